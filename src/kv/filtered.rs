@@ -41,15 +41,6 @@ pub enum OpenError<E: std::error::Error + 'static> {
     Thread(#[source] io::Error),
 }
 
-impl<E: std::error::Error + 'static> From<DistrustError<E>> for OpenError<E> {
-    fn from(error: DistrustError<E>) -> Self {
-        match error {
-            DistrustError::Folder(error) => Self::Folder(error),
-            DistrustError::Records(error) => Self::Records(error),
-        }
-    }
-}
-
 /// A key-value store with a filter in front. The [module](super) has the rules that the store must
 /// keep.
 ///
@@ -133,7 +124,10 @@ impl<S: Store> FilteredStore<S> {
         let mut commits_lack_records = recovery == Recovery::Scan && opened.position.is_some();
         fault!(EarlierRecordsKept, commits_lack_records = false);
         if commits_lack_records {
-            link.distrust_stored()?;
+            link.distrust_stored().map_err(|error| match error {
+                DistrustError::Folder(error) => OpenError::Folder(error),
+                DistrustError::Records(error) => OpenError::Records(error),
+            })?;
         } else if found.is_some()
             && let Err(error) = link.rename_state()
         {
@@ -214,6 +208,9 @@ impl<S: Store> FilteredStore<S> {
     ///
     /// # Errors
     /// Those of `commit`.
+    ///
+    /// A `commit` that panics after it added keys and did not ask for the records, or that returns
+    /// so, makes the next open read all keys.
     ///
     /// # Panics
     /// If it succeeded and did not ask for the records after its last key, unless the recovery is

@@ -23,6 +23,11 @@
 //! that loses its last commits in a crash loses their records with them. A state of the store has
 //! a random name, so a state that comes after such a loss is not taken for another.
 //!
+//! A store may go back to an earlier state, with its records: a savepoint is restored, or an older
+//! copy of its files is put back while it is closed. The stored filter does not go back with it. It
+//! is removed before external writes begin, and an open that trusts no filter gives the store's state
+//! a new name. So no filter is bound to a name under which the store had other keys.
+//!
 //! # When *absent* is exact
 //!
 //! A key is answered absent only if the store keeps these rules. [`laws`](super::laws) tests them.
@@ -35,11 +40,15 @@
 //!    commits are lost in their order.
 //! 4. **Nothing else brings a key.** Expiry and range deletes only remove keys.
 //! 5. **Other writes are announced**: restore, import, a second handle, by
-//!    [`FilteredStore::external_writes`].
+//!    [`FilteredStore::external_writes`]. They begin after that returned, and end before its value is
+//!    dropped.
 //! 6. **Keys are equal if and only if their bytes are.**
 //! 7. **Only stored keys are asked.** A read that returns what is not stored, such as a default
 //!    value, a view, or a merge that creates, is not asked here.
-//! 8. **One owner.** One process at a time has the store and the folder open.
+//! 8. **One owner, one folder.** One process at a time has the store and the folder open. An older copy
+//!    of the folder is not put back once external writes came, unless with a copy of the store from
+//!    the same moment. Nor do two folders take turns on a store that restores savepoints: the records
+//!    that come back would make the other's filter trusted. Remove the folder instead.
 //! 9. **A read is one state.** Lookups answer for the present. What reads an old snapshot reads the
 //!    store.
 //!

@@ -3,7 +3,8 @@
 //! The rules are in [`lsm`](crate::lsm) and [`kv`](crate::kv). A store that breaks one loses reads,
 //! perhaps only after a crash. The suite runs random histories over a small key space: writes,
 //! deletes, flushes, merges, ingestion, rebuilt filters, reopened stores, crashes, and damaged,
-//! missing and swapped filter files. After each it compares the filters with the store itself, and
+//! missing and swapped filter files; for a key-value store also restored savepoints, older files that
+//! are put back, crashes within external writes, power cuts. After each it compares the filters with the store itself, and
 //! readers do so meanwhile.
 //!
 //! A suite that only shows that nothing is lost would pass without any filter. So it also checks

@@ -1,4 +1,4 @@
-//! The law suite over LMDB and sled.
+//! The law suite over LMDB and sled. `LSM_SIEVE_HISTORIES` makes a long run of it.
 
 use std::path::Path;
 use std::thread;
@@ -9,11 +9,18 @@ use lsm_sieve::laws::{BoxError, Suite, TestStore};
 use lsm_sieve_engines_bench::heed::LmdbTable;
 use lsm_sieve_engines_bench::sled::SledTree;
 
+const RECOVERIES: [Recovery; 3] = [Recovery::Scan, Recovery::Position, Recovery::Journal];
+
 fn run<S: TestStore>(open: fn(&Path) -> Result<S, BoxError>) {
-    for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
+    for recovery in RECOVERIES {
         let suite = Suite::store(open, recovery).histories(4);
         println!("{recovery:?}: {}", suite.run());
     }
+    // Files that are put back, crashes within external writes, another recovery at each open.
+    let histories = std::env::var("LSM_SIEVE_HISTORIES");
+    let histories = histories.map_or(8, |histories| histories.parse().expect("a number"));
+    let suite = Suite::store_with(open, &RECOVERIES).histories(histories);
+    println!("{}", suite.steps(40).run());
 }
 
 #[test]
