@@ -1,6 +1,11 @@
 //! A small store: one file of batches, and all keys in memory. It tells what a power cut leaves, and
 //! has savepoints and reads that fail.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of a store under test are written"
+)]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
