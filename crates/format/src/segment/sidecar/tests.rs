@@ -246,6 +246,18 @@ fn a_newer_sidecar_is_neither_read_nor_replaced_nor_removed() {
 }
 
 #[test]
+fn newer_sidecar_that_must_not_be_trusted_is_removed_durably() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    put(&disk, &format!("{ONE}.sieve"), &newer());
+    folder.remove_durably(FIRST).unwrap();
+    folder.remove_durably(FIRST).unwrap();
+    for left in disk.after_power_cut(1) {
+        assert!(left.list(folder.path()).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
     let disk = MemoryDisk::new();
     let ours = [
