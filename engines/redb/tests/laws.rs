@@ -28,7 +28,7 @@ fn redb_keeps_the_rules_and_its_mutants_are_found() {
 #[test]
 fn redb_keeps_the_rules_when_it_goes_back_to_earlier_states() {
     let histories = std::env::var("LSM_SIEVE_HISTORIES");
-    let histories = histories.map_or(8, |histories| histories.parse().expect("a number"));
+    let histories = histories.map_or(100, |histories| histories.parse().expect("a number"));
     let recoveries = [Recovery::Scan, Recovery::Position, Recovery::Journal];
     let suite = Suite::store_with(open, &recoveries).histories(histories);
     println!("{}", suite.steps(40).run());
