@@ -2,6 +2,11 @@
 //! whose reads fail: a commit and its records are all or nothing, a sync makes them durable, and a
 //! scan that could not read on is an error.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
