@@ -102,8 +102,15 @@ impl<S: Store> Store for MutantStore<S> {
     }
 
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, S::Error> {
-        self.commit_late()?;
-        self.store.record(key)
+        let late = unpoisoned(self.late.lock());
+        let of_key = late.iter().rev().find_map(|record| match record {
+            Record::Put { key: of, value } => (of == key).then(|| Some(value.clone())),
+            Record::Delete { key: of } => (of == key).then_some(None),
+        });
+        match of_key {
+            Some(value) => Ok(value),
+            None => self.store.record(key),
+        }
     }
 
     fn approximate_len(&self) -> u64 {
