@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
+mod doors;
 mod examples;
 mod header;
 mod installation;

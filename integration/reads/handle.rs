@@ -9,7 +9,8 @@
 use lsm_sieve::{Engine, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error,
-    IngestExternalFileOptions, Options, ReadOptions, SingleThreaded, SstFileWriter, ThreadMode,
+    IngestExternalFileOptions, Options, ReadOptions, SingleThreaded, SliceTransform, SstFileWriter,
+    ThreadMode,
 };
 
 use crate::support::model_db::{cover, options, settle};
@@ -345,4 +346,40 @@ fn a_database_with_ttl_is_read_and_extended() {
             .as_deref(),
         Some(&b"value"[..])
     );
+}
+
+/// The filters' prefixes stay those of the open. RocksDB's iterators have others, once somebody has
+/// changed them.
+#[test]
+fn prefix_is_found_after_its_extractor_was_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = merging();
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(3));
+    let cfs = [DEFAULT, OTHER].map(|name| (name, options.clone()));
+    let builder = SieveDb::builder(home.path()).options(&options);
+    let db = builder.cfs_with_opts(cfs).open().unwrap();
+    let other = db.cf_handle(OTHER).unwrap();
+    for key in ["abcde1", "abd"] {
+        db.put(key, "value").unwrap();
+        db.put_cf(&other, key, "value").unwrap();
+    }
+    db.flush().unwrap();
+    cover(&db);
+    let all_are_found = |db: &SieveDb| {
+        for start in ["abc", "abcd", "abcde", "abd"] {
+            assert!(db.prefix_may_exist(start) && db.prefix_may_exist_cf(&other, start));
+            assert!(db.prefix_exists(start).unwrap(), "{start}");
+            assert!(db.prefix_exists_cf(&other, start).unwrap(), "{start}");
+            let mut many = db.prefixes_exist(&["abe", start]);
+            many.extend(db.prefixes_exist_cf(&other, &["abe", start]));
+            let many: Vec<bool> = many.into_iter().map(Result::unwrap).collect();
+            assert_eq!(many, [false, true, false, true], "{start}");
+        }
+    };
+    all_are_found(&db);
+    let longer = [("prefix_extractor", "rocksdb.CappedPrefix.5")];
+    db.set_options(&longer).unwrap();
+    all_are_found(&db);
+    db.set_options_cf(&other, &longer).unwrap();
+    all_are_found(&db);
 }

@@ -318,6 +318,22 @@ faults! {
     SummariesDroppedForMemtables => "budget::tests::memtables_that_wait",
     /// Maintenance flushes during a flush of several column families.
     CfsFlushedBesideMaintenance => "rocks::db::engine",
+    /// The handle of the default column family is used after the engine has deleted it.
+    DefaultHandleKept => "doors::closed",
+    /// Memtables take a wide-column entity for a deletion.
+    EntityIsDeletion => "doors::entities",
+    /// The raw entries of an SST take a wide-column entity for a deletion.
+    RawEntityIsDeletion => "doors::entities",
+    /// An ingestion in two steps is not announced.
+    CommitUnannounced => "doors::external_writes",
+    /// An ingestion into several column families is not announced.
+    ManyIngestedUnannounced => "doors::external_writes",
+    /// Maintenance flushes during a listing of the live files that flushes.
+    LiveFilesBesideMaintenance => "doors::external_writes",
+    /// Each of several column families that are created together takes the whole room.
+    FamiliesTakeOneRoom => "doors::external_writes",
+    /// A read that the filters answer leaves the result of an earlier one.
+    ResultsNotCleared => "doors::reads",
     /// A wait for compactions closes the engine without ending maintenance first.
     WaitClosesEngine => "promises::they_hold_in_c",
     /// Maintenance flushes during a checkpoint.

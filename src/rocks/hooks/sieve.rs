@@ -285,7 +285,9 @@ impl Sieve {
                 ..shared_by(self.settings(), number)
             };
             let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
-            taken = taken + cf_filter.view().summary.size();
+            let mut size = cf_filter.view().summary.size();
+            fault!(FamiliesTakeOneRoom, size = Bits::new(0));
+            taken = taken + size;
             put_hooks(options, &cf_filter, &self.options)?;
             Ok(Some(cf_filter))
         };

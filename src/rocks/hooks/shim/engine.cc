@@ -100,10 +100,13 @@ DB* EngineOf(rocksdb_column_family_handle_t* cf) {
 extern "C" {
 
 // A new handle of the column family with this id, or null if there is none. Destroy it with
-// `rocksdb_column_family_handle_destroy` before the engine closes.
+// `rocksdb_column_family_handle_destroy` before the engine closes. An engine that somebody closed past
+// its handle has none.
 rocksdb_column_family_handle_t* lsm_sieve_cf(void* engine, uint32_t id) noexcept {
   auto* const impl = static_cast_with_check<DBImpl>(static_cast<DB*>(engine));
-  if (id == 0) return new rocksdb_column_family_handle_t{impl->DefaultColumnFamily(), true};
+  ColumnFamilyHandle* const first = impl->DefaultColumnFamily();
+  if (first == nullptr) return nullptr;
+  if (id == 0) return new rocksdb_column_family_handle_t{first, true};
   std::unique_ptr<ColumnFamilyHandle> cf = impl->GetColumnFamilyHandleUnlocked(id);
   if (cf == nullptr) return nullptr;
   return new rocksdb_column_family_handle_t{cf.release(), false};
@@ -113,6 +116,7 @@ rocksdb_column_family_handle_t* lsm_sieve_cf(void* engine, uint32_t id) noexcept
 int64_t lsm_sieve_cf_id(void* engine, const char* name, size_t size) noexcept {
   auto* const impl = static_cast_with_check<DBImpl>(static_cast<DB*>(engine));
   InstrumentedMutexLock lock(impl->mutex());
+  if (impl->DefaultColumnFamily() == nullptr) return -1;
   auto* const cfs = impl->GetVersionSet()->GetColumnFamilySet();
   const ColumnFamilyData* const cfd = cfs->GetColumnFamily(std::string(name, size));
   return cfd == nullptr ? -1 : int64_t{cfd->GetID()};

@@ -61,6 +61,8 @@ void MoveTo(PinnableSlice* to, PinnableSlice&& from) {
 }
 void MoveTo(PinnableWideColumns* to, PinnableWideColumns&& from) { *to = std::move(from); }
 
+void Reset(PinnableSlice& value) { value.Reset(); }
+
 // With this option RocksDB 11.8.1 loses keys, also if it is set at the open.
 constexpr char kMempurge[] = "experimental_mempurge_threshold";
 
@@ -200,7 +202,6 @@ class FilteredDB final : public DBWithTTL {
       : DBWithTTL(std::move(base)),
         has_ttl_(has_ttl),
         reads_only_(reads_only),
-        default_(db_->DefaultColumnFamily()),
         writer_(db_),
         sieve_(sieve),
         hooks_(hooks) {}
@@ -225,7 +226,11 @@ class FilteredDB final : public DBWithTTL {
     writer_ = locks_.get();
   }
 
-  ColumnFamilyHandle* DefaultColumnFamily() const override { return default_; }
+  // Asked each time: the engine deletes the handle when it closes, and says that there is none.
+  ColumnFamilyHandle* DefaultColumnFamily() const override {
+    FAULT(DefaultHandleKept, static const auto kept = db_->DefaultColumnFamily(); return kept);
+    return db_->DefaultColumnFamily();
+  }
 
   // ---------------------------------------------------------------- reads
 
@@ -253,7 +258,8 @@ class FilteredDB final : public DBWithTTL {
       return db_->GetMergeOperands(options, cf, key, operands, operand_options, count);
     };
     if (!IsPlain(options, cf, Env::IOActivity::kUnknown)) return read();
-    return Read(cf, key, read, [] {});
+    const int most = operand_options == nullptr ? 0 : operand_options->expected_max_number_of_operands;
+    return Read(cf, key, read, [&] { std::for_each(operands, operands + most, Reset); });
   }
 
   using DBWithTTL::MultiGet;
@@ -274,6 +280,9 @@ class FilteredDB final : public DBWithTTL {
   void MultiGetEntity(const ReadOptions& options, ColumnFamilyHandle* cf, size_t count,
                       const Slice* keys, PinnableWideColumns* columns, Status* statuses,
                       bool sorted) override {
+    if (cf == nullptr) {
+      return db_->MultiGetEntity(options, cf, count, keys, columns, statuses, sorted);
+    }
     std::vector<ColumnFamilyHandle*> cfs(count, cf);
     MultiGetEntity(options, count, cfs.data(), keys, columns, statuses, sorted);
   }
@@ -284,7 +293,8 @@ class FilteredDB final : public DBWithTTL {
                           PinnableWideColumns* columns, Status* statuses) {
       db_->MultiGetEntity(options, n, cfs, keys, columns, statuses, sorted);
     };
-    if (!ArePlain(options, count, cfs, Env::IOActivity::kMultiGetEntity)) {
+    if (cfs == nullptr || keys == nullptr || columns == nullptr ||
+        !ArePlain(options, count, cfs, Env::IOActivity::kMultiGetEntity)) {
       return read(count, cfs, keys, columns, statuses);
     }
     ReadMany(count, cfs, keys, columns, statuses, read);
@@ -436,13 +446,16 @@ class FilteredDB final : public DBWithTTL {
   using DBWithTTL::IngestExternalFile;
   Status IngestExternalFile(ColumnFamilyHandle* cf, const std::vector<std::string>& files,
                             const IngestExternalFileOptions& options) override {
-    return External(cf->GetID(), [&] { return db_->IngestExternalFile(cf, files, options); });
+    const auto ingest = [&] { return db_->IngestExternalFile(cf, files, options); };
+    return cf == nullptr ? ingest() : External(cf->GetID(), ingest);
   }
   Status IngestExternalFiles(const std::vector<IngestExternalFileArg>& args) override {
+    FAULT(ManyIngestedUnannounced, return db_->IngestExternalFiles(args));
     return External(kAllCfs, [&] { return db_->IngestExternalFiles(args); });
   }
   Status CommitFileIngestionHandles(
       std::vector<std::unique_ptr<FileIngestionHandle>> handles) override {
+    FAULT(CommitUnannounced, return db_->CommitFileIngestionHandles(std::move(handles)));
     return External(kAllCfs, [&] { return db_->CommitFileIngestionHandles(std::move(handles)); });
   }
   // A secondary drops memtables here before their SSTs can be listed.
@@ -467,6 +480,7 @@ class FilteredDB final : public DBWithTTL {
   Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest_size,
                       bool flush_memtable) override {
     const auto list = [&] { return db_->GetLiveFiles(files, manifest_size, flush_memtable); };
+    FAULT(LiveFilesBesideMaintenance, return list());
     return flush_memtable && !reads_only_ ? Flushing(list) : list();
   }
   // Checkpoints and backups copy these files. It may flush all column families.
@@ -498,6 +512,8 @@ class FilteredDB final : public DBWithTTL {
   Status WaitForCompact(const WaitForCompactOptions& options) override {
     if (reads_only_) return ReadsOnly();
     FAULT(WaitClosesEngine, return db_->WaitForCompact(options));
+    // A closed engine is not flushed.
+    if (DefaultColumnFamily() == nullptr) return db_->WaitForCompact(options);
     WaitForCompactOptions waiting = options;
     waiting.flush |= options.close_db && !db_->GetDBOptions().avoid_flush_during_shutdown;
     waiting.close_db = false;
@@ -532,6 +548,11 @@ class FilteredDB final : public DBWithTTL {
   // `IngestWriteBatchWithIndex` stays refused: its keys would be in no memtable that feeds a filter,
   // and in no SST yet.
 
+  using DBWithTTL::DeleteRange;
+  Status DeleteRange(const WriteOptions& options, ColumnFamilyHandle* cf, const Slice& begin,
+                     const Slice& end, const Slice& timestamp) override {
+    return db_->DeleteRange(options, cf, begin, end, timestamp);
+  }
   Status WriteWithCallback(const WriteOptions& options, WriteBatch* batch,
                            UserWriteCallback* callback) override {
     return db_->WriteWithCallback(options, batch, callback);
@@ -548,13 +569,13 @@ class FilteredDB final : public DBWithTTL {
   static constexpr uint32_t kAllCfs = UINT32_MAX;
 
   // RocksDB's own refusal.
-  Status ReadsOnly() const { return db_->Flush(FlushOptions(), default_); }
+  Status ReadsOnly() const { return db_->Flush(FlushOptions(), DefaultColumnFamily()); }
 
   static Status NoTtl() { return Status::NotSupported("the database has no time to live"); }
 
   DBWithTTL* WithTtl() const { return static_cast<DBWithTTL*>(db_); }
 
-  uint32_t IdOf(ColumnFamilyHandle* cf) const { return cf == default_ ? 0 : cf->GetID(); }
+  static uint32_t IdOf(ColumnFamilyHandle* cf) { return cf->GetID(); }
 
   // Whether the filters may answer a read: RocksDB itself would not refuse it. A snapshot makes no
   // difference, since a filter has the keys of all versions; nor does a read tier.
@@ -589,6 +610,7 @@ class FilteredDB final : public DBWithTTL {
         });
     if (call.status) return *std::move(call.status);
     if (!absent) return read();
+    FAULT(ResultsNotCleared, return Status::NotFound());
     clear();
     return Status::NotFound();
   }
@@ -756,7 +778,6 @@ class FilteredDB final : public DBWithTTL {
 
   const bool has_ttl_;
   const bool reads_only_;
-  ColumnFamilyHandle* const default_;
   // Owned, unless it is `db_`.
   std::unique_ptr<DB> locks_;
   DB* writer_;

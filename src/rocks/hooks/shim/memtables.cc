@@ -17,6 +17,7 @@ namespace lsm_sieve {
 namespace {
 
 bool IsDeletion(uint8_t type) {
+  FAULT(EntityIsDeletion, if (type == kTypeWideColumnEntity) return true);
   return type == kTypeDeletion || type == kTypeSingleDeletion ||
          type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
 }

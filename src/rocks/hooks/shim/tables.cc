@@ -123,8 +123,9 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, s
     ParsedEntryInfo entry;
     status = reader.ParseTableIteratorKey(entries->key(), &entry);
     if (!status.ok()) return ErrorOf(status);
-    const bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
-                          entry.type == kEntryDeleteWithTimestamp;
+    bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
+                    entry.type == kEntryDeleteWithTimestamp;
+    FAULT(RawEntityIsDeletion, deletion |= entry.type == kEntryWideColumnEntity);
     if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
   }
   FAULT(ReadErrorIsEnd, return nullptr);
