@@ -5,5 +5,6 @@ mod handle;
 mod multi_get;
 mod predictor;
 mod prefixes;
+mod scans;
 mod segment_filter_check;
 mod snapshots;

@@ -482,6 +482,16 @@ faults! {
     ExtractorChangeUnnoticed => "reads::prefixes::",
     /// The filter block of an SST with prefixes does not say of which extractor.
     PrefixBlockNamesNoExtractor => "reads::prefixes::",
+    /// RocksDB's scans are answered by segment filters where its options have no filter policy.
+    ScanAnsweredWithoutPolicy => "reads::scans::",
+    /// An SST for which the policy builds no filter does not say so.
+    SstsWithoutOwnFilterUnmarked => "reads::scans::",
+    /// A point read is answered by no segment filter where RocksDB would have none.
+    PointReadUnanswered => "reads::scans::point_reads::",
+    /// An iterator that was refreshed asks the filters no more.
+    RefreshedIteratorAsksNothing => "reads::scans::a_refreshed",
+    /// The span of a backward seek ends before the key that is sought.
+    LastOfSpanLeftOut => "reads::scans::a_backward",
     // ---- the differential store
     /// A deletion is not recorded in the differential file, so the main file's value reappears.
     DeleteNotRecorded => "differential::truncated_log",

@@ -49,7 +49,9 @@ pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;
 pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, raw_keys, tables_of_readers};
-pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, watch, write};
+pub(crate) use self::transactions::{
+    Locks, Optimism, error_of, exact_read, has_written, watch, write,
+};
 use crate::fault::Fault;
 use crate::front::cf_filter::CfFilter;
 use crate::rocks::binding::Engine;
@@ -62,6 +64,11 @@ const _: &[Fault] = &[
     Fault::LostBindUnsealed,
     Fault::PrefixBlockHasSegmentId,
     Fault::PrefixBlockNamesNoExtractor,
+    Fault::ScanAnsweredWithoutPolicy,
+    Fault::SstsWithoutOwnFilterUnmarked,
+    Fault::PointReadUnanswered,
+    Fault::RefreshedIteratorAsksNothing,
+    Fault::LastOfSpanLeftOut,
     Fault::ExtractorChangeUnnoticed,
     Fault::LayoutUnchecked,
     Fault::MempurgeAccepted,

@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -82,6 +83,8 @@ Status ContainsPrefix(DB* db, ColumnFamilyHandle* cf, const Slice& prefix, bool 
   // Under the reverse comparator, these keys come before the prefix itself.
   if (is_bytewise && !end.empty()) options.iterate_upper_bound = &bound;
   const std::unique_ptr<Iterator> entries(db->NewIterator(options, cf));
+  std::optional<ExactRead> exact;
+  if (same_prefix) exact.emplace();
   if (is_bytewise) {
     entries->Seek(prefix);
   } else {

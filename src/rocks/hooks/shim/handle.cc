@@ -142,9 +142,12 @@ class FilteredIterator final : public Iterator {
     uint64_t edition = 0;
     const bool has_prefixes = hooks_->sieve_prefixes(sieve_, cf_, &edition, &most_found_);
     is_usable_ = is_usable_ && has_prefixes;
+    FAULT(RefreshedIteratorAsksNothing, is_usable_ = false);
     edition_ = edition;
-    is_empty_ = false;
-    return inner_->Refresh(snapshot);
+    const Status status = inner_->Refresh(snapshot);
+    // Otherwise the inner iterator is still where a seek before left it.
+    is_empty_ = is_empty_ && !status.ok();
+    return status;
   }
   void Prepare(const MultiScanArgs& scans) override {
     is_usable_ = false;
@@ -169,8 +172,9 @@ class FilteredIterator final : public Iterator {
            (upper_ != nullptr && Asks(Span::kHalfOpen, target, *upper_));
   }
   bool IsEmptyUpTo(const Slice& target) const {
-    return IsOfAbsentPrefix(target) ||
-           (lower_ != nullptr && Asks(Span::kClosed, *lower_, target));
+    Span span = Span::kClosed;
+    FAULT(LastOfSpanLeftOut, span = Span::kHalfOpen);
+    return IsOfAbsentPrefix(target) || (lower_ != nullptr && Asks(span, *lower_, target));
   }
   bool IsEmptyWithinBounds() const {
     return lower_ != nullptr && upper_ != nullptr && Asks(Span::kHalfOpen, *lower_, *upper_);
@@ -237,7 +241,10 @@ class FilteredDB final : public DBWithTTL {
   using DBWithTTL::Get;
   Status Get(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
              PinnableSlice* value, std::string* timestamp) override {
-    const auto read = [&] { return db_->Get(options, cf, key, value, timestamp); };
+    const auto read = [&] {
+      const ExactRead exact;
+      return db_->Get(options, cf, key, value, timestamp);
+    };
     if (timestamp != nullptr || !IsPlain(options, cf, Env::IOActivity::kGet)) return read();
     return Read(cf, key, read, [&] { value->Reset(); });
   }
@@ -245,7 +252,10 @@ class FilteredDB final : public DBWithTTL {
   using DBWithTTL::GetEntity;
   Status GetEntity(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                    PinnableWideColumns* columns) override {
-    const auto read = [&] { return db_->GetEntity(options, cf, key, columns); };
+    const auto read = [&] {
+      const ExactRead exact;
+      return db_->GetEntity(options, cf, key, columns);
+    };
     if (columns == nullptr || !IsPlain(options, cf, Env::IOActivity::kGetEntity)) return read();
     return Read(cf, key, read, [&] { columns->Reset(); });
   }
@@ -255,6 +265,7 @@ class FilteredDB final : public DBWithTTL {
                           PinnableSlice* operands, GetMergeOperandsOptions* operand_options,
                           int* count) override {
     const auto read = [&] {
+      const ExactRead exact;
       return db_->GetMergeOperands(options, cf, key, operands, operand_options, count);
     };
     if (!IsPlain(options, cf, Env::IOActivity::kUnknown)) return read();
@@ -304,12 +315,14 @@ class FilteredDB final : public DBWithTTL {
   bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                    std::string* value, bool* value_found) override {
     if (RulesOut(options, cf, key, value_found)) return false;
+    const ExactRead exact;
     return db_->KeyMayExist(options, cf, key, value, value_found);
   }
   // `StackableDB` does not pass this one on.
   bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                    std::string* value, std::string* timestamp, bool* value_found) override {
     if (timestamp == nullptr) return KeyMayExist(options, cf, key, value, value_found);
+    const ExactRead exact;
     return db_->KeyMayExist(options, cf, key, value, timestamp, value_found);
   }
 
@@ -536,6 +549,7 @@ class FilteredDB final : public DBWithTTL {
       }
       if (of_cf.count(kExtractor) > 0) {
         FAULT(ExtractorChangeUnnoticed, continue);
+        ExtractorChanges();
         hooks_->sieve_extractor_changes(sieve_);
         has_extractor_changed_.store(true, std::memory_order_seq_cst);
       }

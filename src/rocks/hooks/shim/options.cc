@@ -200,7 +200,7 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
   std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
   FAULT(TableOptionsCorrected, factory.reset(NewBlockBasedTableFactory(*table)));
   factory->GetOptions<BlockBasedTableOptions>()->filter_policy =
-      UseSegmentFilters(table->filter_policy, shared);
+      UseSegmentFilters(table->filter_policy, shared, rep.prefix_extractor != nullptr);
   rep.table_factory = std::move(factory);
   return true;
 }

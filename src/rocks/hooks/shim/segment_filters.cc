@@ -4,6 +4,7 @@
 // side.
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -26,11 +27,15 @@ namespace {
 //
 //   id, 16 bytes | trailer "SIV1"                                                whole keys alone
 //   id, 16 bytes | name of an extractor | its version, 4 bytes | trailer "SIV2"  its prefixes too
+//   id, 16 bytes | name of an extractor | its version, 4 bytes | trailer "SIV3"  the same, but
+//                                                 without us the SST would have no filter
 //
 // RocksDB probes with keys and with prefixes and does not say with which. So a segment filter
-// without the prefixes of the extractor that the block names must not answer either.
+// without the prefixes of the extractor that the block names must not answer either. And where
+// RocksDB would have no filter, its scans show more than one prefix: see `ExactRead`.
 constexpr char kTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '1'};
 constexpr char kPrefixTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '2'};
+constexpr char kUnaskedTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '3'};
 constexpr size_t kTrailerSize = sizeof(kTrailer);
 constexpr size_t kBlockSize = kIdSize + kTrailerSize;
 
@@ -59,8 +64,10 @@ TableOrigin OriginOf(TableFileCreationReason reason) {
 // collector counts the entries and writes the segment's id into the SST's properties.
 class SegmentFilterBuild {
  public:
-  SegmentFilterBuild(CfFilterPtr cf_filter, TableOrigin origin)
+  // `is_asked_for`: without us, the SST would have a filter of RocksDB's.
+  SegmentFilterBuild(CfFilterPtr cf_filter, TableOrigin origin, bool is_asked_for)
       : cf_filter_(std::move(cf_filter)),
+        is_asked_for_(is_asked_for),
         table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), static_cast<uint8_t>(origin))) {}
   ~SegmentFilterBuild() {
     if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
@@ -70,6 +77,7 @@ class SegmentFilterBuild {
 
   const CfFilter* cf_filter() const { return cf_filter_.get(); }
   bool wanted() const { return table_ != nullptr; }
+  bool is_asked_for() const { return is_asked_for_; }
   void Add(const Slice& key) {
     if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key.data(), key.size());
   }
@@ -101,6 +109,7 @@ class SegmentFilterBuild {
 
  private:
   const CfFilterPtr cf_filter_;
+  const bool is_asked_for_;
   void* const table_;  // null: no segment filter is configured, or a hook failed
 };
 
@@ -132,7 +141,8 @@ class SegmentBuilder : public FilterBitsBuilder {
       block.resize(kIdSize);
       has_prefixes = false;
     });
-    block.append(has_prefixes ? kPrefixTrailer : kTrailer, kTrailerSize);
+    const char* const with_prefixes = build_->is_asked_for() ? kPrefixTrailer : kUnaskedTrailer;
+    block.append(has_prefixes ? with_prefixes : kTrailer, kTrailerSize);
     auto bytes = std::make_unique<char[]>(block.size());
     std::memcpy(bytes.get(), block.data(), block.size());
     *buf = std::move(bytes);
@@ -184,13 +194,45 @@ class SegmentReader : public FilterBitsReader {
   void* const extractor_;  // null: probed with keys alone
 };
 
+// Exact reads under way on this thread.
+thread_local int exact_reads = 0;
+
+// Whether any column family of this process got another prefix extractor while it was open. No SST
+// is then known to be probed with keys alone.
+std::atomic<bool> has_extractor_changed{false};
+
+// Answers where RocksDB would have no filter: exact reads, and all if it probes with keys alone.
+class ExactReadsReader : public FilterBitsReader {
+ public:
+  ExactReadsReader(std::unique_ptr<FilterBitsReader> reader, bool has_extractor)
+      : reader_(std::move(reader)), has_extractor_(has_extractor) {}
+
+  bool MayMatch(const Slice& entry) override { return !Answers() || reader_->MayMatch(entry); }
+  // Only MultiGet probes with several.
+  void MayMatch(int num_keys, Slice** keys, bool* may_match) override {
+    reader_->MayMatch(num_keys, keys, may_match);
+  }
+
+ private:
+  bool Answers() const {
+    FAULT(ScanAnsweredWithoutPolicy, return true);
+    FAULT(PointReadUnanswered, return false);
+    return exact_reads > 0 ||
+           !(has_extractor_ || has_extractor_changed.load(std::memory_order_acquire));
+  }
+
+  const std::unique_ptr<FilterBitsReader> reader_;
+  const bool has_extractor_;
+};
+
 bool IsSegmentBlock(const Slice& contents) {
   return contents.size() == kBlockSize && EndsWith(contents, kTrailer);
 }
 
 // A block that names an extractor too.
 bool IsPrefixBlock(const Slice& contents) {
-  return contents.size() > kBlockSize + sizeof(uint32_t) && EndsWith(contents, kPrefixTrailer);
+  return contents.size() > kBlockSize + sizeof(uint32_t) &&
+         (EndsWith(contents, kPrefixTrailer) || EndsWith(contents, kUnaskedTrailer));
 }
 
 bool IsNull(const char* id) {
@@ -202,8 +244,11 @@ bool IsNull(const char* id) {
 // own filter blocks are read by RocksDB's own reader.
 class SegmentPolicy : public FilterPolicy {
  public:
-  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, CfFilterPtr cf_filter)
-      : inner_(std::move(inner)), cf_filter_(std::move(cf_filter)) {}
+  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, CfFilterPtr cf_filter,
+                bool has_extractor)
+      : inner_(std::move(inner)),
+        cf_filter_(std::move(cf_filter)),
+        has_extractor_(has_extractor) {}
 
   // The names are as without the plugin, so that the OPTIONS file loads anywhere.
   const char* Name() const override { return inner_ ? inner_->Name() : BuiltinName(); }
@@ -213,20 +258,35 @@ class SegmentPolicy : public FilterPolicy {
   const char* CompatibilityName() const override { return BuiltinName(); }
 
   FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext& context) const override {
-    const auto inner_builder = [&] {
-      return inner_ ? inner_->GetBuilderWithContext(context) : nullptr;
-    };
+    std::unique_ptr<FilterBitsBuilder> own(
+        inner_ ? inner_->GetBuilderWithContext(context) : nullptr);
     // Changed on the running engine. A filter of ours would be built from prefixes and probed with
     // them.
-    if (!context.table_options.whole_key_filtering) return inner_builder();
-    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, OriginOf(context.reason));
+    if (!context.table_options.whole_key_filtering) return own.release();
+    bool is_asked_for = own != nullptr;
+    FAULT(SstsWithoutOwnFilterUnmarked, is_asked_for = true);
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, OriginOf(context.reason),
+                                                      is_asked_for);
     // No segment filter of ours is configured: RocksDB builds its own.
-    if (!build->wanted()) return inner_builder();
+    if (!build->wanted()) return own.release();
     pending_build = std::move(build);
     return new SegmentBuilder(pending_build);
   }
 
+  // Without a policy, RocksDB reads no filter. A block without prefixes may be that of an SST whose
+  // extractor was set on the running engine and gave no key a prefix.
   FilterBitsReader* GetFilterBitsReader(const Slice& contents) const override {
+    std::unique_ptr<FilterBitsReader> reader(ReaderOf(contents));
+    if (inner_ != nullptr && !IsSegmentBlock(contents) && !EndsWith(contents, kUnaskedTrailer)) {
+      return reader.release();
+    }
+    return new ExactReadsReader(std::move(reader), has_extractor_);
+  }
+
+ private:
+  static const char* BuiltinName() { return ReadOnlyBuiltinFilterPolicy::kClassName(); }
+
+  FilterBitsReader* ReaderOf(const Slice& contents) const {
     const bool has_prefixes = IsPrefixBlock(contents);
     if (!has_prefixes && !IsSegmentBlock(contents)) {
       return BuiltinFilterPolicy::GetBuiltinFilterBitsReader(contents);
@@ -248,11 +308,10 @@ class SegmentPolicy : public FilterPolicy {
     return new SegmentReader(cf_filter_, segment, extractor);
   }
 
- private:
-  static const char* BuiltinName() { return ReadOnlyBuiltinFilterPolicy::kClassName(); }
-
   const std::shared_ptr<const FilterPolicy> inner_;
   const CfFilterPtr cf_filter_;
+  // At the open.
+  const bool has_extractor_;
 };
 
 class Collector : public TablePropertiesCollector {
@@ -296,7 +355,7 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
     if (begun != nullptr && begun->cf_filter() == cf_filter_.get()) {
       return new Collector(std::move(begun), false);
     }
-    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, TableOrigin::kUnknown);
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, TableOrigin::kUnknown, false);
     return new Collector(std::move(build), true);
   }
 
@@ -311,8 +370,20 @@ std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr c
 }
 
 std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const FilterPolicy> inner,
-                                                      CfFilterPtr cf_filter) {
-  return std::make_shared<SegmentPolicy>(std::move(inner), std::move(cf_filter));
+                                                      CfFilterPtr cf_filter, bool has_extractor) {
+  return std::make_shared<SegmentPolicy>(std::move(inner), std::move(cf_filter), has_extractor);
 }
+
+void ExtractorChanges() { has_extractor_changed.store(true, std::memory_order_release); }
+
+ExactRead::ExactRead() { ++exact_reads; }
+ExactRead::~ExactRead() { --exact_reads; }
+
+extern "C" {
+
+// An exact read of the Rust side's, past the handle, begins or ends.
+void lsm_sieve_exact_read(bool begins) noexcept { exact_reads += begins ? 1 : -1; }
+
+}  // extern "C"
 
 }  // namespace lsm_sieve

@@ -174,9 +174,24 @@ std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRep
 std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter);
 
 // segment_filters.cc: builds segment filters and probes them; `inner` builds where none is
-// configured, and may be null.
+// configured, and may be null. `has_extractor`: the column family has a prefix extractor.
 std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const FilterPolicy> inner,
-                                                      CfFilterPtr cf_filter);
+                                                      CfFilterPtr cf_filter, bool has_extractor);
+
+// segment_filters.cc: a column family is about to get another prefix extractor.
+void ExtractorChanges();
+
+// segment_filters.cc: a read of single keys, or for one prefix, whose result depends on no filter.
+// While one lives, this thread's probes are answered also where RocksDB would have no filter.
+// Scans there show what it would show: with filters, a seek skips SSTs without its prefix, and
+// RocksDB leaves open which rows follow.
+class ExactRead {
+ public:
+  ExactRead();
+  ~ExactRead();
+  ExactRead(const ExactRead&) = delete;
+  ExactRead& operator=(const ExactRead&) = delete;
+};
 
 // errors.cc: a copy for `lsm_sieve_free`; never null.
 char* CopyString(const std::string& text);

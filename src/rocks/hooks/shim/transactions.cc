@@ -199,6 +199,7 @@ char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
   std::string* const no_value = nullptr;
   const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
+  const ExactRead exact;
   const Status status =
       cf == nullptr
           ? rep->GetForUpdate(ReadOptions(), watched, no_value, exclusive)
