@@ -202,6 +202,15 @@ impl PrefixSet {
     }
 }
 
+/// More functions than a filter has the prefixes of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} functions give prefixes, with the engine's own; leave some out, {most} are the most that a \
+     filter takes",
+    most = PrefixId::MOST
+)]
+pub(crate) struct TooManyPrefixes(usize);
+
 /// The functions that give the prefixes of a column family.
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
@@ -216,11 +225,11 @@ impl Prefixes {
     pub(crate) fn beside_engine(
         engine: Option<Prefix>,
         given: impl IntoIterator<Item = Prefix>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, TooManyPrefixes> {
+        Ok(Self {
             of_engine: engine.as_ref().map(|_| 0),
-            ..Self::new(engine.into_iter().chain(given))
-        }
+            ..Self::new(engine.into_iter().chain(given))?
+        })
     }
 
     /// The engine's own function, and its place.
@@ -229,21 +238,24 @@ impl Prefixes {
         Some((at, self.functions.get(at)?))
     }
 
-    /// These functions, each once; those beyond [`PrefixId::MOST`] are left out.
-    pub(crate) fn new(given: impl IntoIterator<Item = Prefix>) -> Self {
+    /// These functions, each once.
+    pub(crate) fn new(given: impl IntoIterator<Item = Prefix>) -> Result<Self, TooManyPrefixes> {
         let mut functions: Vec<Prefix> = Vec::new();
         for prefix in given {
-            let is_new = functions.iter().all(|known| known.id != prefix.id);
-            if is_new && functions.len() < PrefixId::MOST {
+            if functions.iter().all(|known| known.id != prefix.id) {
                 functions.push(prefix);
             }
         }
+        fault!(PrefixesCutOff, functions.truncate(PrefixId::MOST));
+        if functions.len() > PrefixId::MOST {
+            return Err(TooManyPrefixes(functions.len()));
+        }
         let ids = functions.iter().map(|prefix| prefix.id.clone()).collect();
-        Self {
+        Ok(Self {
             functions,
             ids,
             of_engine: None,
-        }
+        })
     }
 
     #[inline]
@@ -387,8 +399,18 @@ mod tests {
     }
 
     #[test]
-    fn each_function_counts_once_and_eight_at_most() {
-        let prefixes = Prefixes::new((0..20).map(|n| Prefix::fixed(n / 2)));
+    fn each_function_counts_once_and_more_than_eight_are_refused() {
+        let new = |functions: usize| {
+            let twice = (0..2 * functions).map(|n| Prefix::fixed(n / 2));
+            Prefixes::new(twice)
+        };
+        assert_eq!(new(PrefixId::MOST + 1).unwrap_err(), TooManyPrefixes(9));
+        let engine = Some(Prefix::until(b'/'));
+        let given = |functions| (0..functions).map(Prefix::fixed);
+        let beside = |functions| Prefixes::beside_engine(engine.clone(), given(functions));
+        assert_eq!(beside(7).unwrap().len(), PrefixId::MOST);
+        assert_eq!(beside(8).unwrap_err(), TooManyPrefixes(9));
+        let prefixes = new(PrefixId::MOST).unwrap();
         assert_eq!(prefixes.len(), PrefixId::MOST);
         assert!((0..PrefixId::MOST).all(|at| prefixes.all().has(at)));
         let some = prefixes.among(&[Prefix::fixed(9).id, Prefix::fixed(3).id]);

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::fault::fault;
 use crate::predictor::Predictor;
 use crate::threads::{OwnSlot, SLOTS};
 
@@ -153,7 +154,7 @@ impl Counters {
             self.slots.iter().enumerate().map(counted).sum()
         };
         let unchecked = sum(Event::FoundUnchecked);
-        Stats {
+        let mut stats = Stats {
             absent: sum(Event::Absent),
             found: sum(Event::Found) + unchecked,
             found_unchecked: unchecked,
@@ -165,7 +166,12 @@ impl Counters {
             prefixes_absent: sum(Event::PrefixAbsent),
             prefixes_found: sum(Event::PrefixFound),
             prefix_false_positives: sum(Event::PrefixFalsePositive),
-        }
+        };
+        fault!(
+            CountersSwapped,
+            std::mem::swap(&mut stats.uncovered, &mut stats.not_consulted)
+        );
+        stats
     }
 }
 
@@ -260,6 +266,77 @@ mod tests {
             }
         });
         assert_eq!(counters.stats().absent, (SLOTS as u64 + 20) * 1_000);
+    }
+
+    /// Each event happens another number of times, so that a figure that counts another one's events
+    /// is noticed. It used not to be: tests compared sums, or one figure with 0.
+    #[test]
+    fn each_event_is_counted_in_the_figure_of_its_name() {
+        let counters = Counters::new();
+        let all = [
+            (Event::Absent, 1),
+            (Event::Found, 20),
+            (Event::FoundUnchecked, 300),
+            (Event::FalsePositive, 4_000),
+            (Event::Uncovered, 50_000),
+            (Event::NotConsulted, 600_000),
+            (Event::Audited, 7_000_000),
+            (Event::FalseNegative, 80_000_000),
+            (Event::PrefixAbsent, 900_000_000),
+            (Event::PrefixFound, 1_000_000_000),
+            (Event::PrefixFalsePositive, 11_000_000_000),
+        ];
+        assert_eq!(all.len(), Event::COUNT);
+        for (event, times) in all {
+            counters.add(event, times);
+        }
+        let expected = Stats {
+            absent: 1,
+            found: 320,
+            found_unchecked: 300,
+            false_positives: 4_000,
+            uncovered: 50_000,
+            not_consulted: 600_000,
+            audited: 7_000_000,
+            false_negatives: 80_000_000,
+            prefixes_absent: 900_000_000,
+            prefixes_found: 1_000_000_000,
+            prefix_false_positives: 11_000_000_000,
+        };
+        let stats = counters.stats();
+        assert_eq!(stats, expected);
+        assert_eq!(stats.engine_reads(), 654_320);
+        assert_eq!(stats.lookups(), 654_321);
+        assert_eq!(stats.observed_rate(), 4_000.0 / 4_001.0);
+        assert_eq!(Stats::default().observed_rate(), 0.0);
+        assert_eq!(stats + Stats::default(), stats);
+        let more = Stats {
+            absent: 2,
+            found: 3,
+            found_unchecked: 5,
+            false_positives: 7,
+            uncovered: 11,
+            not_consulted: 13,
+            audited: 17,
+            false_negatives: 19,
+            prefixes_absent: 23,
+            prefixes_found: 29,
+            prefix_false_positives: 31,
+        };
+        let sum = Stats {
+            absent: 3,
+            found: 323,
+            found_unchecked: 305,
+            false_positives: 4_007,
+            uncovered: 50_011,
+            not_consulted: 600_013,
+            audited: 7_000_017,
+            false_negatives: 80_000_019,
+            prefixes_absent: 900_000_023,
+            prefixes_found: 1_000_000_029,
+            prefix_false_positives: 11_000_000_031,
+        };
+        assert_eq!(stats + more, sum);
     }
 
     /// Otherwise a sampler would draw the same for each thread, and nothing in short-lived

@@ -66,10 +66,18 @@ static int has(rocksdb_t* db, rocksdb_column_family_handle_t* cf, const char* ke
   return 1;
 }
 
+/* Waits until maintenance is at rest. Complete filters are not enough to count their answers: the run
+ * that completes them goes on and publishes other views. An iterator that was created in between is
+ * not answered, since it shows an earlier moment than the filters. */
+static void wait_for_rest(lsm_sieve_t* filters) {
+  EXPECT(lsm_sieve_wait_until_complete(filters, LIMIT_MS));
+  EXPECT(lsm_sieve_wait_for_maintenance(filters, LIMIT_MS));
+}
+
 /* How many of 100 reads of absent keys the filters answer. */
 static uint64_t absent_of_100(rocksdb_t* db, rocksdb_column_family_handle_t* cf) {
   lsm_sieve_t* filters = lsm_sieve_of(db);
-  EXPECT(lsm_sieve_wait_until_complete(filters, LIMIT_MS));
+  wait_for_rest(filters);
   const uint64_t before = lsm_sieve_stats(filters).absent;
   for (int i = 0; i < 100; ++i) {
     char key[32];
@@ -335,6 +343,9 @@ static void all_settings(void) {
 static void operations(void) {
   rocksdb_t* db = open_plainly("operations");
   lsm_sieve_t* filters = lsm_sieve_of(db);
+  /* If the first run of maintenance finds an SST already, it reads its keys and flushes those that
+   * came since: one SST more. */
+  wait_for_rest(filters);
   rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
   for (int sst = 0; sst < 2; ++sst) {
     for (int i = 0; i < 1000; ++i) {
@@ -405,7 +416,7 @@ static void prefixes(void) {
     snprintf(key, sizeof(key), "%05d/ada", i);
     put(db, NULL, key);
   }
-  EXPECT(lsm_sieve_wait_until_complete(filters, LIMIT_MS));
+  wait_for_rest(filters);
   rocksdb_readoptions_t* within_prefix = rocksdb_readoptions_create();
   rocksdb_readoptions_set_prefix_same_as_start(within_prefix, 1);
   rocksdb_iterator_t* iterator = rocksdb_create_iterator(db, within_prefix);
@@ -500,7 +511,7 @@ static void openers(void) {
   struct call is_wrong = {path, NULL, options, 0};
   EXPECT(lsm_sieve_open_by(opener, &is_wrong, LSM_SIEVE_WRITE, options, NULL, path, 1, &name,
                            &of_cf, &cf, &error) == NULL);
-  EXPECT(failed_with("the memtable capture does not fire"));
+  EXPECT(failed_with("did not use the options of the column families"));
   struct call opens = {path, NULL, NULL, 0};
   rocksdb_t* db = lsm_sieve_open_by(opener, &opens, LSM_SIEVE_WRITE, options, NULL, path, 1, &name,
                                     &of_cf, &cf, &error);

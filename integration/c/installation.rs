@@ -1,22 +1,50 @@
 //! The library, installed as `make install` does it, and the programs that are built against it.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::support::requirements::skip;
 
-/// The folder of an installation. It is made once for all tests, of the archive that cargo made.
+/// The folder of an installation. It is made once for all tests of this process, of the archive that
+/// cargo made.
 pub(crate) fn prefix() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installation");
+    static MADE: OnceLock<(PathBuf, File)> = OnceLock::new();
+    let (prefix, _) = MADE.get_or_init(|| {
+        let (prefix, lock) = free_folder();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
         output(Command::new(script).arg(&prefix).arg(archive()));
-        prefix
-    })
+        (prefix, lock)
+    });
+    prefix
+}
+
+/// The first folder that no other run uses, and the lock that keeps the others out.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a lock of tests is no file of a database"
+)]
+fn free_folder() -> (PathBuf, File) {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let free = (0..).find_map(|n| {
+        let folder = home.join(format!("installation-{n}"));
+        let lock = File::create(folder.with_extension("lock")).unwrap();
+        lock.try_lock().ok().map(|()| (folder, lock))
+    });
+    free.expect("there are as many folders as runs")
+}
+
+/// Two runs over one target folder used to overwrite each other's library while programs ran with
+/// it.
+#[test]
+fn installation_of_another_run_over_the_same_target_folder_is_left_alone() {
+    let (mine, lock) = free_folder();
+    let (other, _lock) = free_folder();
+    assert_ne!(mine, other);
+    drop(lock);
+    assert_eq!(free_folder().0, mine);
 }
 
 /// The newest one: with other features, cargo gives it another name.

@@ -13,6 +13,7 @@ fn all_held(program: &Path, folder: &Path) {
 }
 
 const C: [&str; 4] = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
+const CPP: [&str; 4] = ["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"];
 
 #[test]
 fn they_hold_in_c() {
@@ -24,12 +25,29 @@ fn they_hold_in_c() {
 }
 
 #[test]
+fn refusals_hold_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "integration/c/refusals.c";
+    if let Some(program) = built("cc", source, &C, Link::Shared, folder.path()) {
+        all_held(&program, folder.path());
+    }
+}
+
+#[test]
+fn outputs_hold_in_cpp() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "integration/c/outputs.cpp";
+    if let Some(program) = built("c++", source, &CPP, Link::Shared, folder.path()) {
+        all_held(&program, folder.path());
+    }
+}
+
+#[test]
 fn they_hold_in_cpp() {
     for link in [Link::Shared, Link::Static] {
         let folder = tempfile::tempdir().unwrap();
         let source = "integration/c/behaviour.cpp";
-        let options = ["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"];
-        if let Some(program) = built("c++", source, &options, link, folder.path()) {
+        if let Some(program) = built("c++", source, &CPP, link, folder.path()) {
             all_held(&program, folder.path());
         }
     }
@@ -58,8 +76,12 @@ fn nothing_leaks_in_c() {
         return;
     }
     let options = [&C[..], &["-g", "-fsanitize=address"]].concat();
-    let source = "integration/c/behaviour.c";
-    if let Some(program) = built("cc", source, &options, Link::Static, folder.path()) {
-        all_held(&program, folder.path());
+    for (at, source) in ["behaviour.c", "refusals.c"].iter().enumerate() {
+        let source = format!("integration/c/{source}");
+        let folder = folder.path().join(at.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        if let Some(program) = built("cc", &source, &options, Link::Static, &folder) {
+            all_held(&program, &folder);
+        }
     }
 }

@@ -257,7 +257,7 @@ fn ttl_with_transactions_is_refused() {
         .ttl(TTL)
         .open()
         .unwrap_err();
-    assert!(matches!(error, OpenError::Unsupported { .. }), "{error}");
+    assert!(matches!(error, OpenError::Settings { .. }), "{error}");
     assert!(error.to_string().contains("time to live"), "{error}");
     assert!(!path.exists(), "it left something behind");
 }

@@ -2,9 +2,9 @@
 
 use std::error::Error as _;
 
-use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{OpenError, Prefix, SieveDb, SieveOptions};
 use lsm_sieve_format::disk::{Disk as _, RealDisk};
-use rocksdb::{DB, IteratorMode, Options};
+use rocksdb::{DB, IteratorMode, Options, SliceTransform};
 
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
@@ -59,6 +59,115 @@ fn open_errors_state_and_keep_their_cause() {
         assert!(
             causes.iter().all(is_stated),
             "{text}, not all of {causes:?}"
+        );
+    }
+}
+
+/// Such settings used to be taken: the database was created first, and prefixes beyond the eighth
+/// were left out without a word. Refusals spoke of a column family that "cannot have filters".
+#[test]
+fn settings_that_cannot_be_used_are_refused_before_anything_is_created() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let functions = |number: usize| (0..number).map(Prefix::fixed);
+    let mut extracting = options();
+    extracting.set_prefix_extractor(SliceTransform::create_fixed_prefix(20));
+    let too_many = "9 functions give prefixes";
+    for (options, settings, reason) in [
+        (
+            options(),
+            sieve().folder(""),
+            "the folder of the filters has no name",
+        ),
+        (
+            options(),
+            sieve().exclude_cfs(["default"]),
+            "cannot be left out",
+        ),
+        (
+            options(),
+            sieve().prefixes("default", functions(9)),
+            too_many,
+        ),
+        (options(), sieve().prefixes("later", functions(9)), too_many),
+        (
+            extracting.clone(),
+            sieve().prefixes("default", functions(8)),
+            too_many,
+        ),
+    ] {
+        let (text, _) = said(SieveDb::open(&options, &settings, &path));
+        let stated = "cannot open with these settings: ";
+        assert!(text.starts_with(stated) && text.contains(reason), "{text}");
+        assert!(!path.exists(), "{text}");
+    }
+    // Of a column family that is created later, its extractor is one more.
+    let settings = sieve().prefixes("later", functions(8));
+    let db = SieveDb::open(&options(), &settings, &path).unwrap();
+    let error = db
+        .create_cf("later", &extracting)
+        .unwrap_err()
+        .into_string();
+    assert!(
+        error.contains(too_many) && error.contains("8 are the most"),
+        "{error}"
+    );
+    db.create_cf("later", &options()).unwrap();
+}
+
+/// Found out once the database was there, and then blamed on the disk.
+#[test]
+#[cfg(unix)]
+fn folder_of_filters_that_cannot_be_used_is_refused_before_the_database_is_created() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    drop(RealDisk.create_new(&home.path().join("file")).unwrap());
+    std::os::unix::fs::symlink(home.path(), home.path().join("link")).unwrap();
+    let long = "a".repeat(300);
+    for (folder, remedy) in [
+        ("missing/filters", "create the folder that it is in"),
+        ("db/deep/filters", "create the folder that it is in"),
+        ("file", "use another path"),
+        ("file/filters", "use another path"),
+        ("link", "use another path"),
+        (&long, "use a shorter path"),
+        ("a\0b", "without a zero byte"),
+    ] {
+        let settings = sieve().folder(home.path().join(folder));
+        let (text, causes) = said(SieveDb::open(&options(), &settings, &path));
+        assert!(
+            text.contains(remedy) && !text.contains("lookups go"),
+            "{text}"
+        );
+        assert!(causes.iter().all(|cause| text.contains(cause)), "{text}");
+        assert!(!path.exists(), "{text}");
+    }
+    for folder in [&b"\xff"[..], b"db", b"db/sieve too", b"new"] {
+        for _ in 0..2 {
+            let settings = sieve().folder(home.path().join(OsStr::from_bytes(folder)));
+            let db = SieveDb::open(&options(), &settings, &path).unwrap();
+            db.put("key", "value").unwrap();
+            cover(&db);
+            assert!(db.get("key").unwrap().is_some() && db.get("absent").unwrap().is_none());
+        }
+    }
+}
+
+/// The path of the database used to be an error of the filters' identity.
+#[test]
+fn path_that_no_database_can_have_is_refused_with_the_reason() {
+    let home = tempfile::tempdir().unwrap();
+    drop(RealDisk.create_new(&home.path().join("file")).unwrap());
+    let long = "a".repeat(6_000);
+    for path in [&*long, "file/db"].map(|path| home.path().join(path)) {
+        let opened = SieveDb::open(&options(), &sieve(), &path);
+        assert!(matches!(opened, Err(OpenError::Path { .. })), "{opened:?}");
+        let (text, causes) = said(opened);
+        assert!(
+            text.ends_with(&causes[0]) && !text.contains("identity"),
+            "{text}"
         );
     }
 }

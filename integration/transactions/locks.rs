@@ -4,15 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions, TransactionSettings};
+use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions, Transaction, TransactionSettings};
 use rocksdb::{
     BoundColumnFamily, Error, ErrorKind, MultiThreaded, OptimisticTransactionOptions, ReadOptions,
     TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
 
 use super::{
-    DEFAULT, DEFAULT_READS_FOR_UPDATE, KINDS, OTHER, READS_FOR_UPDATE, Read, covered, denied,
-    kind_of, locking, open,
+    DEFAULT, DEFAULT_READS_FOR_UPDATE, Found, KINDS, OTHER, READS_FOR_UPDATE, Read, copied,
+    covered, denied, kind_of, locking, open,
 };
 use crate::support::binding::given;
 use crate::support::model_db::{absent_key, options, settle, sieve};
@@ -141,6 +141,136 @@ fn non_exclusive_locks_are_shared() {
     writer.put(&sought, "value").unwrap();
     writer.commit().unwrap();
     assert!(db.get(&sought).unwrap().is_some());
+}
+
+type ReadForUpdate = fn(&Transaction<'_>, &Arc<BoundColumnFamily<'_>>, &[u8], bool) -> Found;
+
+/// Every read for update, and whether it is of the default column family alone.
+const LOCKING_READS: [(&str, bool, ReadForUpdate); 8] = [
+    ("get_for_update", true, |of, _, key, exclusive| {
+        of.get_for_update(key, exclusive)
+    }),
+    ("get_for_update_opt", true, |of, _, key, exclusive| {
+        of.get_for_update_opt(key, exclusive, &ReadOptions::default())
+    }),
+    ("get_for_update_cf", false, |of, cf, key, exclusive| {
+        of.get_for_update_cf(cf, key, exclusive)
+    }),
+    ("get_for_update_cf_opt", false, |of, cf, key, exclusive| {
+        of.get_for_update_cf_opt(cf, key, exclusive, &ReadOptions::default())
+    }),
+    ("get_pinned_for_update", true, |of, _, key, exclusive| {
+        copied(of.get_pinned_for_update(key, exclusive))
+    }),
+    (
+        "get_pinned_for_update_opt",
+        true,
+        |of, _, key, exclusive| {
+            copied(of.get_pinned_for_update_opt(key, exclusive, &ReadOptions::default()))
+        },
+    ),
+    (
+        "get_pinned_for_update_cf",
+        false,
+        |of, cf, key, exclusive| copied(of.get_pinned_for_update_cf(cf, key, exclusive)),
+    ),
+    (
+        "get_pinned_for_update_cf_opt",
+        false,
+        |of, cf, key, exclusive| {
+            let plain = ReadOptions::default();
+            copied(of.get_pinned_for_update_cf_opt(cf, key, exclusive, &plain))
+        },
+    ),
+];
+
+/// Only one of the eight reads for update was tried with either kind of lock, so that the others
+/// could have ignored it.
+#[test]
+fn each_read_for_update_takes_the_lock_that_it_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, _model) = covered(home.path(), &impatient());
+    for family in [DEFAULT, OTHER] {
+        let cf = db.cf_handle(family).unwrap();
+        db.put_cf(&cf, "flushed", "value").unwrap();
+        db.flush_cf(&cf).unwrap();
+        db.put_cf(&cf, "held", "value").unwrap();
+        let absent = denied(&db, &cf, 0);
+        let value = Some(b"value".to_vec());
+        let keys = [
+            (&b"flushed"[..], value.clone()),
+            (b"held", value),
+            (&absent[..], None),
+        ];
+        let reads = LOCKING_READS.iter();
+        for (name, _, read) in reads.filter(|(_, of_default, _)| family == DEFAULT || !of_default) {
+            for (key, there) in &keys {
+                let what = format!("{name} of {} in {family}", key.escape_ascii());
+                let begin = || db.transaction().unwrap();
+                let finds = |of: &Transaction<'_>, exclusive| {
+                    let found = read(of, &cf, key, exclusive);
+                    assert_eq!(found.as_ref(), Ok(there), "{what}, exclusive: {exclusive}");
+                };
+                let is_refused = |exclusive| {
+                    let refused = read(&begin(), &cf, key, exclusive).map_err(|error| error.kind());
+                    assert_eq!(
+                        refused,
+                        Err(ErrorKind::TimedOut),
+                        "{what}, exclusive: {exclusive}"
+                    );
+                };
+                // Shared: others share it, and nobody has it alone.
+                let (one, other) = (begin(), begin());
+                finds(&one, false);
+                finds(&other, false);
+                is_refused(true);
+                assert_eq!(
+                    kind_of(db.put_cf(&cf, key, "x")),
+                    ErrorKind::TimedOut,
+                    "{what}"
+                );
+                drop(other);
+                // The last who has it may take it alone.
+                finds(&one, true);
+                is_refused(false);
+                is_refused(true);
+                drop(one);
+                let one = begin();
+                finds(&one, true);
+                is_refused(false);
+                is_refused(true);
+                drop(one);
+                finds(&begin(), true);
+            }
+        }
+    }
+}
+
+#[test]
+fn optimistic_reads_for_update_conflict_whether_exclusive_or_not() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, _model) = covered(home.path(), &sieve().transactions(Isolation::Optimistic));
+    let default = db.cf_handle(DEFAULT).unwrap();
+    let mut from = 0;
+    for (name, _, read) in LOCKING_READS {
+        for exclusive in [false, true] {
+            from += 100;
+            let sought = denied(&db, &default, from);
+            let readers = [db.transaction().unwrap(), db.transaction().unwrap()];
+            for reader in &readers {
+                assert_eq!(
+                    read(reader, &default, &sought, exclusive),
+                    Ok(None),
+                    "{name}"
+                );
+            }
+            db.put(&sought, "somebody else's").unwrap();
+            for reader in readers {
+                reader.put("a key of its own", name).unwrap();
+                assert_eq!(kind_of(reader.commit()), ErrorKind::Busy, "{name}");
+            }
+        }
+    }
 }
 
 #[test]

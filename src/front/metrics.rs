@@ -8,6 +8,7 @@
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
+use crate::fault::fault;
 use crate::front::health::CfHealth;
 
 /// Whether a metric only grows.
@@ -146,7 +147,7 @@ impl CfHealth {
     /// The results add up to all lookups.
     fn record_lookups(&self, db: &str) {
         let stats = &self.stats;
-        let results = [
+        let mut results = [
             ("absent", stats.absent),
             ("found", stats.found - stats.found_unchecked),
             ("found_unchecked", stats.found_unchecked),
@@ -154,6 +155,9 @@ impl CfHealth {
             ("uncovered", stats.uncovered),
             ("not_consulted", stats.not_consulted),
         ];
+        fault!(ResultsSwapped, {
+            (results[4].1, results[5].1) = (results[5].1, results[4].1);
+        });
         self.record_results(db, LOOKUPS, results);
     }
 
@@ -176,5 +180,85 @@ impl CfHealth {
             let (db, cf) = (db.to_owned(), self.name.clone());
             counter!(metric, "db" => db, "cf" => cf, "result" => result).absolute(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+    use crate::math::{Bits, Items};
+    use crate::stats::Stats;
+
+    /// Each figure has a value of its own, so that one in the place of another is noticed. It used
+    /// not to be: most were 0 or 1 in the scrape that a test looked at.
+    #[test]
+    fn each_metric_shows_the_figure_of_its_name() {
+        let mut health = CfHealth {
+            name: "users".to_owned(),
+            keys: Items::new(11),
+            stages: 12,
+            memory: Bits::from_bytes(13),
+            overhead: Bits::from_bytes(14),
+            predicted_rate: 0.5,
+            uncovered: Some(16),
+            without_id: 17,
+            checks_segment_filters: false,
+            prefixes: Vec::new(),
+            stats: Stats {
+                absent: 101,
+                found: 205,
+                found_unchecked: 103,
+                false_positives: 104,
+                uncovered: 105,
+                not_consulted: 106,
+                audited: 107,
+                false_negatives: 108,
+                prefixes_absent: 109,
+                prefixes_found: 110,
+                prefix_false_positives: 111,
+            },
+        };
+        let scrape = |health: &CfHealth| {
+            let recorder = PrometheusBuilder::new().build_recorder();
+            metrics::with_local_recorder(&recorder, || health.record_metrics("db"));
+            let shown = recorder.handle().render();
+            let lines = shown.lines().filter(|line| !line.starts_with('#'));
+            let lines = lines.filter(|line| !line.is_empty());
+            let lines = lines.map(|line| line.replace(r#"db="db",cf="users""#, "of"));
+            let mut lines: Vec<_> = lines.collect();
+            lines.sort_unstable();
+            lines
+        };
+        let mut expected = [
+            r#"lsm_sieve_audits_total{of} 107"#,
+            r#"lsm_sieve_checks_segment_filters{of} 0"#,
+            r#"lsm_sieve_coverage_known{of} 1"#,
+            r#"lsm_sieve_false_negatives_total{of} 108"#,
+            r#"lsm_sieve_keys{of} 11"#,
+            r#"lsm_sieve_lookups_total{of,result="absent"} 101"#,
+            r#"lsm_sieve_lookups_total{of,result="false_positive"} 104"#,
+            r#"lsm_sieve_lookups_total{of,result="found"} 102"#,
+            r#"lsm_sieve_lookups_total{of,result="found_unchecked"} 103"#,
+            r#"lsm_sieve_lookups_total{of,result="not_consulted"} 106"#,
+            r#"lsm_sieve_lookups_total{of,result="uncovered"} 105"#,
+            r#"lsm_sieve_overhead_bytes{of} 14"#,
+            r#"lsm_sieve_predicted_fpr{of} 0.5"#,
+            r#"lsm_sieve_prefixes_total{of,result="absent"} 109"#,
+            r#"lsm_sieve_prefixes_total{of,result="false_positive"} 111"#,
+            r#"lsm_sieve_prefixes_total{of,result="found"} 110"#,
+            r#"lsm_sieve_ssts_without_id{of} 17"#,
+            r#"lsm_sieve_stages{of} 12"#,
+            r#"lsm_sieve_summary_filter_bytes{of} 13"#,
+            r#"lsm_sieve_uncovered_ssts{of} 16"#,
+        ];
+        assert_eq!(scrape(&health), expected);
+        health.checks_segment_filters = true;
+        health.uncovered = None;
+        expected[1] = r#"lsm_sieve_checks_segment_filters{of} 1"#;
+        expected[2] = r#"lsm_sieve_coverage_known{of} 0"#;
+        expected[19] = r#"lsm_sieve_uncovered_ssts{of} NaN"#;
+        assert_eq!(scrape(&health), expected);
     }
 }

@@ -78,6 +78,11 @@ impl FolderLock {
             path: path.clone(),
             source,
         };
+        // Its files would be in whatever folder is the current one.
+        if folder.as_os_str().is_empty() {
+            let reason = "the folder of the filters has no name; give its path";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+        }
         let file = open().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
@@ -207,5 +212,19 @@ impl Opening {
             cf_filter.note_stored(cf_filter.to_store(&summary));
         }
         cf_filter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store's filters used to lock a file in the current folder, and then to find that they have
+    /// no folder.
+    #[test]
+    fn folder_without_a_name_is_refused_before_anything_is_created() {
+        let refused = FolderLock::of(Path::new("")).unwrap_err();
+        assert!(refused.to_string().contains("has no name"), "{refused}");
+        assert!(!Path::new(LOCK_FILE).exists());
     }
 }

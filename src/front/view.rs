@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn filters_without_the_prefixes_that_are_asked_for_deny_none() {
         let empty = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
-        let prefixes = Prefixes::new([Prefix::fixed(3)]);
+        let prefixes = Prefixes::new([Prefix::fixed(3)]).unwrap();
         let of_one_sst = |has: PrefixSet| {
             let stage = crate::filter::Stage::with_rate(
                 crate::filter::Kind::Blocked,

@@ -24,6 +24,29 @@ pub enum OpenError {
         /// Why, and what to do.
         reason: String,
     },
+    /// The settings of the filters do not go together, or not with this way to open.
+    #[error("cannot open with these settings: {reason}")]
+    Settings {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// No file can have this path.
+    #[error("cannot open {}: {source}", path.display())]
+    Path {
+        /// The path of the database.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// The function that was to open RocksDB did not do it as it was told.
+    #[error(
+        "the function that opened RocksDB {what}; let it open with exactly the options, the column \
+         families and the access that it is given"
+    )]
+    Opener {
+        /// What it did instead.
+        what: &'static str,
+    },
     /// The path is a file, and a database is a folder.
     #[error("cannot open {}: it is a file; give the folder of a database", path.display())]
     IsAFile {
@@ -80,6 +103,13 @@ impl OpenError {
         Self::Unsupported {
             cf: cf.to_owned(),
             reason,
+        }
+    }
+
+    /// Settings that are not supported, for this reason.
+    pub(super) fn settings(reason: impl ToString) -> Self {
+        Self::Settings {
+            reason: reason.to_string(),
         }
     }
 

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rocksdb::TransactionDBOptions;
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, TransactionDBOptions};
 
 use crate::front::cf_filter::CfFilter;
 use crate::front::filter_options::FilterOptions;
 use crate::front::options::{Access, FilterSize, FrontOptions, sizes_for};
 use crate::hash::HashId;
 use crate::math::{Bits, Items};
-use crate::prefix::Prefix;
+use crate::prefix::{Prefix, Prefixes};
 
 /// Settings of a [`SieveDb`](super::SieveDb). Their order does not matter.
 ///
@@ -233,8 +233,9 @@ impl SieveOptions {
         self
     }
 
-    /// The folder of the filters. The default is `sieve` inside the database's folder, so that a
-    /// copied or moved database takes its filters along.
+    /// The folder of the filters, which is created; the folder that it is in must exist. The default
+    /// is `sieve` inside the database's folder, so that a copied or moved database takes its filters
+    /// along.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -256,8 +257,8 @@ impl SieveOptions {
     /// were given before. None is given by default; a `prefix_extractor` in RocksDB's options is
     /// used without being named here.
     ///
-    /// A prefix takes the memory of one more key in each filter, once, however many keys have it. Of
-    /// one column family at most 8 functions count, RocksDB's own among them.
+    /// A prefix takes the memory of one more key in each filter, once, however many keys have it. A
+    /// column family may have 8 functions, RocksDB's own among them; with more the open is refused.
     ///
     /// If other functions are given for an existing database, its filters are rebuilt in the
     /// background from the keys of its SSTs. No SST is rewritten, and until then the answer is
@@ -399,6 +400,26 @@ impl SieveOptions {
     /// Whether the engine writes nothing.
     pub(super) fn is_reader(&self) -> bool {
         self.access != Access::Write
+    }
+
+    /// What is wrong with these settings, whatever the database.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let path = self.folder.as_deref();
+        if path.is_some_and(|path| path.as_os_str().is_empty()) {
+            let reason = "the folder of the filters has no name; give its path, or leave it unset: \
+                          then it is `sieve` inside the database's folder";
+            return Some(reason.to_owned());
+        }
+        if self.is_excluded(DEFAULT_COLUMN_FAMILY_NAME) {
+            let reason = "the default column family cannot be left out; while it is empty, its \
+                          filters are small";
+            return Some(reason.to_owned());
+        }
+        let too_many = |(cf, given): (&String, &Vec<Prefix>)| {
+            let error = Prefixes::new(given.iter().cloned()).err()?;
+            Some(format!("of column family {cf:?} {error}"))
+        };
+        self.prefixes.iter().find_map(too_many)
     }
 
     pub(super) fn excluded(&self) -> impl Iterator<Item = &str> {

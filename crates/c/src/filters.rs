@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use librocksdb_sys::rocksdb_t;
-use lsm_sieve::{Bits, FilterSize, Sieve};
+use lsm_sieve::{Bits, FilterSize, Health, Sieve, Stats, VerifyReport};
 
 use crate::call::{answer, invalid, is_null, reply};
 
@@ -108,8 +108,13 @@ unsafe fn sieve<'db>(filters: *mut lsm_sieve_t) -> Result<&'db Sieve, String> {
 pub unsafe extern "C" fn lsm_sieve_stats(filters: *mut lsm_sieve_t) -> lsm_sieve_stats_t {
     reply(lsm_sieve_stats_t::default(), || {
         // SAFETY: by contract.
-        let stats = unsafe { sieve(filters) }?.stats();
-        Ok(lsm_sieve_stats_t {
+        Ok(unsafe { sieve(filters) }?.stats().into())
+    })
+}
+
+impl From<Stats> for lsm_sieve_stats_t {
+    fn from(stats: Stats) -> Self {
+        Self {
             absent: stats.absent,
             found: stats.found,
             found_unchecked: stats.found_unchecked,
@@ -119,8 +124,8 @@ pub unsafe extern "C" fn lsm_sieve_stats(filters: *mut lsm_sieve_t) -> lsm_sieve
             audited: stats.audited,
             false_negatives: stats.false_negatives,
             prefixes_absent: stats.prefixes_absent,
-        })
-    })
+        }
+    }
 }
 
 /// The state of all filters. It reads no filter and no SST, so it may be called every second. All is
@@ -129,11 +134,16 @@ pub unsafe extern "C" fn lsm_sieve_stats(filters: *mut lsm_sieve_t) -> lsm_sieve
 pub unsafe extern "C" fn lsm_sieve_health(filters: *mut lsm_sieve_t) -> lsm_sieve_health_t {
     reply(lsm_sieve_health_t::default(), || {
         // SAFETY: by contract.
-        let health = unsafe { sieve(filters) }?.health();
+        Ok((&unsafe { sieve(filters) }?.health()).into())
+    })
+}
+
+impl From<&Health> for lsm_sieve_health_t {
+    fn from(health: &Health) -> Self {
         let uncovered = health.cfs.iter().map(|cf| cf.uncovered);
         let uncovered: Option<usize> = uncovered.sum();
         let rates = health.cfs.iter().map(|cf| cf.predicted_rate);
-        Ok(lsm_sieve_health_t {
+        Self {
             keys: health.cfs.iter().map(|cf| cf.keys.get()).sum(),
             summary_bytes: health.memory.summary.to_bytes(),
             segment_bytes: health.memory.segments.to_bytes(),
@@ -143,8 +153,8 @@ pub unsafe extern "C" fn lsm_sieve_health(filters: *mut lsm_sieve_t) -> lsm_siev
             uncovered: uncovered.map_or(u64::MAX, |uncovered| uncovered as u64),
             predicted_rate: rates.fold(0.0, f64::max),
             distrusted: health.false_negatives.into(),
-        })
-    })
+        }
+    }
 }
 
 /// Waits at most this long until the filters of all SSTs are loaded or built; returns 1 if they are.
@@ -236,17 +246,133 @@ pub unsafe extern "C" fn lsm_sieve_verify(
         let go_on = |_| ControlFlow::Continue(());
         let report = sieve.verify_while(full != 0, go_on);
         let report = report.map_err(|error| error.to_string())?;
-        counts = lsm_sieve_verification_t {
+        counts = (&report).into();
+        let lost = report.lost.iter().map(ToString::to_string);
+        let first = lost.chain(report.damaged.iter().cloned()).next();
+        first.map_or(Ok(()), |first| Err(format!("Corruption: {first}")))
+    });
+    counts
+}
+
+impl From<&VerifyReport> for lsm_sieve_verification_t {
+    fn from(report: &VerifyReport) -> Self {
+        Self {
             sidecars_checked: report.sidecars_checked,
             summaries_checked: report.summaries_checked,
             damaged: report.damaged.len() as u64,
             missing: report.missing.len() as u64,
             entries_checked: report.entries_checked,
             lost: report.lost.len() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsm_sieve::rocksdb::Options;
+    use lsm_sieve::{Items, SieveDb};
+
+    use super::*;
+
+    /// Fields used to be compared with zero, or with each other: two that are swapped went
+    /// unnoticed. Here each has a value of its own.
+    #[test]
+    fn each_field_has_the_figure_of_its_name() {
+        let mut stats = Stats::default();
+        stats.absent = 101;
+        stats.found = 102;
+        stats.found_unchecked = 103;
+        stats.false_positives = 104;
+        stats.uncovered = 105;
+        stats.not_consulted = 106;
+        stats.audited = 107;
+        stats.false_negatives = 108;
+        stats.prefixes_absent = 109;
+        stats.prefixes_found = 110;
+        stats.prefix_false_positives = 111;
+        let lsm_sieve_stats_t {
+            absent,
+            found,
+            found_unchecked,
+            false_positives,
+            uncovered,
+            not_consulted,
+            audited,
+            false_negatives,
+            prefixes_absent,
+        } = stats.into();
+        assert_eq!(
+            [absent, found, found_unchecked, false_positives, uncovered],
+            [101, 102, 103, 104, 105]
+        );
+        assert_eq!(
+            [not_consulted, audited, false_negatives, prefixes_absent],
+            [106, 107, 108, 109]
+        );
+    }
+
+    #[test]
+    fn each_health_figure_is_that_of_all_column_families() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        let builder = SieveDb::builder(home.path()).options(&options);
+        let db = builder.cfs(["users"]).open().unwrap();
+        let mut health = db.health();
+        health.memory.summary = Bits::from_bytes(201);
+        health.memory.segments = Bits::from_bytes(202);
+        health.memory.overhead = Bits::from_bytes(203);
+        health.budget = Some(Bits::from_bytes(204));
+        health.known_segments = 205;
+        let [one, other] = &mut health.cfs[..] else {
+            panic!("two column families");
         };
-        let lost = report.lost.iter().map(ToString::to_string);
-        let first = lost.chain(report.damaged.iter().cloned()).next();
-        first.map_or(Ok(()), |first| Err(format!("Corruption: {first}")))
-    });
-    counts
+        (one.keys, other.keys) = (Items::new(100), Items::new(106));
+        (one.uncovered, other.uncovered) = (Some(200), Some(7));
+        (one.predicted_rate, other.predicted_rate) = (0.25, 0.125);
+        let counts = lsm_sieve_health_t::from(&health);
+        let lsm_sieve_health_t {
+            keys,
+            summary_bytes,
+            segment_bytes,
+            overhead_bytes,
+            budget_bytes,
+            segments,
+            uncovered,
+            predicted_rate,
+            distrusted,
+        } = counts;
+        assert_eq!(
+            [summary_bytes, segment_bytes, overhead_bytes, budget_bytes],
+            [201, 202, 203, 204]
+        );
+        assert_eq!([segments, keys, uncovered], [205, 206, 207]);
+        assert_eq!((predicted_rate, distrusted), (0.25, 0));
+
+        health.false_negatives = true;
+        health.cfs[0].uncovered = None;
+        health.cfs.reverse();
+        health.budget = None;
+        let counts = lsm_sieve_health_t::from(&health);
+        assert_eq!((counts.predicted_rate, counts.distrusted), (0.25, 1));
+        assert_eq!([counts.uncovered, counts.budget_bytes], [u64::MAX; 2]);
+    }
+
+    #[test]
+    fn each_count_of_a_verification_is_that_of_its_name() {
+        let mut report = VerifyReport::default();
+        report.sidecars_checked = 301;
+        report.summaries_checked = 302;
+        report.entries_checked = 303;
+        report.damaged = vec![String::new(); 4];
+        report.missing = vec![String::new(); 5];
+        let counts = lsm_sieve_verification_t::from(&report);
+        assert_eq!(
+            [counts.sidecars_checked, counts.summaries_checked],
+            [301, 302]
+        );
+        assert_eq!([counts.entries_checked, counts.lost], [303, 0]);
+        assert_eq!([counts.damaged, counts.missing], [4, 5]);
+    }
 }

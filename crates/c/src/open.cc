@@ -19,6 +19,17 @@ using rocksdb::DBOptions;
 using rocksdb::Options;
 using rocksdb::Status;
 
+// What `lsm_sieve_open_by` says if RocksDB has not failed.
+Status StatusOf(const rocksdb::Slice& error) {
+  constexpr char kOfSystem[] = "IO error: ";
+  rocksdb::Slice text = error;
+  if (!text.starts_with(kOfSystem)) {
+    return Status::InvalidArgument("lsm-sieve: " + text.ToString());
+  }
+  text.remove_prefix(sizeof(kOfSystem) - 1);
+  return Status::IOError(text);
+}
+
 // `open` is called with the options and column families that have hooks.
 template <typename Engine>
 Status OpenBy(uint32_t access, const DBOptions& options, const lsm_sieve_options_t* settings,
@@ -71,7 +82,7 @@ Status OpenBy(uint32_t access, const DBOptions& options, const lsm_sieve_options
       cf_options.data(), c_handles.data(), &error);
   if (opened == nullptr) {
     handles->clear();
-    if (call.status.ok()) call.status = Status::InvalidArgument("lsm-sieve: " + std::string(error));
+    if (call.status.ok()) call.status = StatusOf(error);
     free(error);
     return std::move(call.status);
   }

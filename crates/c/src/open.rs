@@ -8,8 +8,9 @@ use librocksdb_sys::{rocksdb_column_family_handle_t, rocksdb_options_t, rocksdb_
 use lsm_sieve::rocksdb::{AsRawPtr as _, Options};
 use lsm_sieve::{OpenError, RawDb, SieveDb, SieveOptions};
 
-use crate::call::{answer, array, is_null, path, take_text, text};
+use crate::call::{answer, array, invalid, is_null, path, take_text, text};
 use crate::settings::lsm_sieve_options_t;
+use lsm_sieve_support::fault::fault;
 
 /// What `lsm_sieve_open_by` opens a database for: reading and writing,
 pub const LSM_SIEVE_WRITE: u32 = 0;
@@ -95,21 +96,55 @@ unsafe fn open(
             handles: vec![ptr::null_mut(); cfs.len()],
             error: ptr::null_mut(),
         };
-        match NonNull::new(engine(&mut call)) {
-            // SAFETY: just opened, with the options that have hooks.
-            Some(handle) => Ok(unsafe { RawDb::new(handle, call.handles) }),
+        let Some(handle) = NonNull::new(engine(&mut call)) else {
             // SAFETY: left by a function in RocksDB's manner.
-            None => Err(unsafe { take_text(call.error) }),
+            return Err(unsafe { take_text(call.error) });
+        };
+        let handles = call.handles.clone();
+        // SAFETY: just opened, with the options that have hooks.
+        let db = unsafe { RawDb::new(handle, call.handles) };
+        let named = cfs.iter().map(|(name, _)| *name);
+        for (name, handle) in named.zip(handles) {
+            // SAFETY: null, or stored by the open.
+            unsafe { check(handle, name) }?;
         }
+        Ok(db)
     });
     let opened = opened.map_err(|error| match error {
         OpenError::Engine { source, .. } => source.into_string(),
+        OpenError::Path { path, source } => format!("IO error: {source}: {}", path.display()),
         other => format!("Invalid argument: {other}"),
     })?;
     let (db, opened) = opened.into_raw();
     // SAFETY: the array has a place for each column family.
     unsafe { ptr::copy_nonoverlapping(opened.as_ptr(), handles, opened.len()) };
     Ok(db.as_ptr())
+}
+
+/// An error unless this is a handle of the column family of this name.
+///
+/// # Safety
+/// Null or live.
+unsafe fn check(handle: *mut rocksdb_column_family_handle_t, name: &str) -> Result<(), String> {
+    fault!(AnyHandleReturned, return Ok(()));
+    if handle.is_null() {
+        let what = "did not store the handle of column family";
+        return Err(invalid(format_args!("the opener {what} {name:?}")));
+    }
+    let mut size = 0;
+    // SAFETY: promised by the caller.
+    let start = unsafe { sys::rocksdb_column_family_handle_get_name(handle, &raw mut size) };
+    // SAFETY: RocksDB allocated a text of this size.
+    let found = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size) }.to_vec();
+    // SAFETY: as above; it is used no more.
+    unsafe { sys::rocksdb_free(start.cast()) };
+    if found == name.as_bytes() {
+        return Ok(());
+    }
+    let found = found.escape_ascii();
+    Err(invalid(format_args!(
+        "the opener stored the handle of column family \"{found}\" in the place of {name:?}"
+    )))
 }
 
 /// For RocksDB, which copies the options while it opens.

@@ -3,7 +3,9 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
+use lsm_sieve::rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use lsm_sieve::{Bits, FilterSize, Items, SieveOptions};
+use lsm_sieve_support::fault::fault;
 
 use crate::call::{answer, invalid, is_null, path, reply, text};
 
@@ -136,6 +138,13 @@ pub unsafe extern "C" fn lsm_sieve_options_set_folder(
     answer(errptr, (), || {
         // SAFETY: by contract it is null or a C string.
         let folder = unsafe { path(folder, "folder") }?;
+        let mut is_named = !folder.as_os_str().is_empty();
+        fault!(SetterRefusesNothing, is_named = true);
+        if !is_named {
+            let remedy =
+                "give its path, or do not set it: then it is `sieve` inside the database's";
+            return Err(invalid(format_args!("the folder has no name; {remedy}")));
+        }
         // SAFETY: by contract.
         unsafe { set(settings, |settings| Ok(settings.folder(folder))) }
     });
@@ -151,6 +160,14 @@ pub unsafe extern "C" fn lsm_sieve_options_exclude_column_family(
     answer(errptr, (), || {
         // SAFETY: by contract it is null or a C string.
         let name = unsafe { text(name, "name of a column family") }?;
+        let mut is_default = name == DEFAULT_COLUMN_FAMILY_NAME;
+        fault!(SetterRefusesNothing, is_default = false);
+        if is_default {
+            let remedy = "while it is empty, its filters are small";
+            return Err(invalid(format_args!(
+                "the default column family cannot be left out; {remedy}"
+            )));
+        }
         // SAFETY: by contract.
         unsafe { set(settings, |settings| Ok(settings.exclude_cfs([name]))) }
     });

@@ -162,6 +162,24 @@ faults! {
     TableOptionsCorrected => "engine_options::options_that_rocksdb_refuses_are_refused",
     /// A file is opened as if it were a database.
     FileOpenedAsFolder => "opening::file_in_place_of_a_database_is_refused",
+    /// Settings that cannot be used are refused once the database was created, or never.
+    SettingsRefusedLate => "lifecycle::opening::settings_that_cannot_be_used",
+    /// A folder of filters that cannot be used is refused once the database was created.
+    FolderRefusedLate => "lifecycle::opening::folder_of_filters_that_cannot_be_used",
+    /// A setter of the C API takes what an open refuses.
+    SetterRefusesNothing => "promises::refusals_hold_in_c",
+    /// A path that no file can have is taken for an error of the disk.
+    PathBlamedOnDisk => "identity::",
+    /// Of more functions for prefixes than a filter takes, the last are left out.
+    PrefixesCutOff => "prefix::tests",
+    /// Hooks that a caller's own open left out are taken for another build of RocksDB.
+    OpenerNotBlamed => "promises::refusals_hold_in_c",
+    /// A caller's own open may give a column family the hooks of another.
+    OptionsOfAnotherCfTaken => "promises::refusals_hold_in_c",
+    /// A caller's own open may open a secondary for writing, or leave out the listener.
+    AnyAccessTaken => "promises::refusals_hold_in_c",
+    /// A caller's own open may leave out handles, or exchange them.
+    AnyHandleReturned => "promises::refusals_hold_in_c",
     /// A column family is opened with other options than RocksDB has stored.
     CfOptionsNotLoaded => "opening::cfs_open_with_their_stored_options",
     /// Each column family has a listener, which the options of every column family then hold.
@@ -260,6 +278,8 @@ faults! {
     AnyHandleTaken => "rocks::hooks::handle",
     /// A read with a timestamp, which RocksDB refuses, is answered by the filters.
     TimestampsIgnored => "reads::handle",
+    /// The value of a key that may not exist, by the filters, is that of an earlier call.
+    OldValueKept => "promises::outputs_hold_in_cpp",
     /// Writes through the handle do not wait for locks.
     LocksPassedBy => "transactions::locks",
     /// Of two external writes, the announcement to a new column family ends with the first.
@@ -352,6 +372,8 @@ faults! {
     CommitValidatedInParallel => "transactions::commit_does_not_overwrite_an_unseen_plain_write",
     /// A key that is read for update is not watched; only its commit would tell.
     AbsentKeyNotWatched => "transactions::",
+    /// Each read for update takes an exclusive lock.
+    ExclusiveIgnored => "transactions::locks::",
     /// A read for update watches the key in the default column family, whichever it reads.
     DefaultCfWatched => "calls::transactions",
     /// A panic in a maintenance run ends maintenance.
@@ -416,6 +438,10 @@ faults! {
     NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
     /// A health report wakes maintenance.
     HealthWakes => "rocks::report::health::tests::reports_wake_nothing",
+    /// Two counters are exchanged.
+    CountersSwapped => "stats::",
+    /// Two results of lookups are exchanged in the metrics.
+    ResultsSwapped => "metrics::",
     // ---- the segment-filter check
     /// The memtable filters of memtables that are not flushed yet are left out.
     OlderMemtableFiltersLeftOut => "segment_filter_check::",

@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_filter_without_a_prefix_that_is_asked_for_is_rebuilt() {
-        let prefixes = |lengths: &[usize]| Prefixes::new(lengths.iter().map(|&n| Prefix::fixed(n)));
+        let prefixes =
+            |lengths: &[usize]| Prefixes::new(lengths.iter().map(|&n| Prefix::fixed(n))).unwrap();
         let both = filter(Kind::Blocked, 1_000, Rate::ONE_PERCENT)
             .with_prefixes(Arc::clone(prefixes(&[4, 8]).ids()));
         let plan = |lengths: &[usize]| {

@@ -1,5 +1,6 @@
 //! Tests of the filters over an LSM store in memory: no engine is compiled, and they take seconds.
 
+mod figures;
 mod histories;
 mod memory_lsm;
 mod multi_get;

@@ -1,5 +1,6 @@
 //! The ways to open a database.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -234,8 +235,8 @@ impl Builder {
     }
 
     /// Opens a database through RocksDB's C API, for programs in other languages: `open` calls it,
-    /// with the options and column families that it is given, in the mode of this builder. They are
-    /// the builder's with hooks; each column family is there once, and the default one always. Its
+    /// with the options and column families that it is given, in the mode of this builder; otherwise
+    /// the error is [`OpenError::Opener`]. They are the builder's with hooks; each column family is there once, and the default one always. Its
     /// error is the text of RocksDB's.
     ///
     /// The filters are behind the handle, and end with `rocksdb_close`. [`Sieve::of`](crate::Sieve::of)
@@ -251,20 +252,27 @@ impl Builder {
     ) -> Result<RawDb, OpenError> {
         if self.filters.isolation().is_some() || self.ttl.is_some() {
             let reason = "neither transactions nor a time to live work behind a plain handle";
-            return Err(OpenError::unsupported(
-                DEFAULT_COLUMN_FAMILY_NAME,
-                reason.to_owned(),
-            ));
+            return Err(OpenError::settings(reason));
         }
+        let is_open = Cell::new(false);
         let engine = |options: &Options, cfs: Vec<(String, Options)>| {
             let opened = match self.mode {
                 Mode::Write => open(options, &cfs),
                 Mode::ReadOnly { .. } => open(&read_only(options), &cfs),
                 Mode::Secondary { .. } => open(&secondary(options), &cfs),
             };
+            is_open.set(opened.is_ok());
             opened.map_err(hooks::error_of)
         };
-        let opened = self.opened(engine)?;
+        let opened = self.opened(engine).map_err(|error| match error {
+            // The hooks were checked before.
+            OpenError::HooksSilent { .. } if is_open.get() => {
+                fault!(OpenerNotBlamed, return error);
+                let what = "did not use the options of the column families";
+                OpenError::Opener { what }
+            }
+            error => error,
+        })?;
         opened.sieve.start()?;
         Ok(opened.engine)
     }
@@ -367,10 +375,7 @@ impl Builder {
                 "a time to live works only in a database that is opened for writing"
             }
         };
-        Err(OpenError::unsupported(
-            DEFAULT_COLUMN_FAMILY_NAME,
-            reason.to_owned(),
-        ))
+        Err(OpenError::settings(reason))
     }
 }
 

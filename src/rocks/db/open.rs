@@ -2,6 +2,8 @@
 //! the filters, then maintenance starts.
 
 use std::any::Any;
+use std::fs::Metadata;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use rocksdb::{
 };
 
 use super::{SieveDb, Transactions};
-use crate::disk::RealDisk;
+use crate::disk::{Disk as _, RealDisk};
 use crate::fault::fault;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
@@ -25,9 +27,9 @@ use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::sieve::{
     Sieve, prefixes_of, prepare_for_transactions, put_hooks, shared_by,
 };
-use crate::rocks::hooks::{self, Handle, JustOpened, self_check};
+use crate::rocks::hooks::{self, BaseCf, DEFAULT_ID, Handle, JustOpened, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
-use crate::segment::{Candidate, IdentityError};
+use crate::segment::{Candidate, IdentityError, SidecarError};
 
 /// Column families: pairs of a name and options.
 type Cfs = Vec<(String, Options)>;
@@ -69,13 +71,9 @@ impl<E: JustOpened> Opened<E> {
         cfs: Cfs,
     ) -> Result<Self, OpenError> {
         let _span = tracing::info_span!("open", path = %path.display()).entered();
-        if sieve.is_excluded(DEFAULT_COLUMN_FAMILY_NAME) {
-            let reason = "it cannot be left out; while it is empty, its filters are small";
-            return Err(OpenError::unsupported(
-                DEFAULT_COLUMN_FAMILY_NAME,
-                reason.to_owned(),
-            ));
-        }
+        let mut refusal = sieve.refusal();
+        fault!(SettingsRefusedLate, refusal = None);
+        refusal.map_or(Ok(()), |reason| Err(OpenError::settings(reason)))?;
         self_check::hooks_fire()?;
         let mut publishes_first = hooks::publishes_first(options);
         fault!(UnorderedWritesUndetected, publishes_first = false);
@@ -101,6 +99,9 @@ impl<E: JustOpened> Opened<E> {
         }
         let front = shared_by(front, filtered.count());
         let folder = sieve.folder_of(path);
+        if !sieve.has_read_only_filters() {
+            refuse_folder(&folder, path)?;
+        }
         let prepared = Opening::prepare(Arc::new(RealDisk), &folder, &front, sieve.get_hash());
         let (opening, identity) = prepared.map_err(unusable_identity)?;
         let mut refusal = hooks::refusal(options);
@@ -115,7 +116,7 @@ impl<E: JustOpened> Opened<E> {
                 continue;
             }
             let front = FrontOptions {
-                prefixes: prefixes_of(&name, &options, sieve),
+                prefixes: prefixes_of(&name, &options, sieve)?,
                 ..front.clone()
             };
             let cf_filter = opening.cf_filter(&name, &front, taken);
@@ -160,6 +161,7 @@ impl<E: JustOpened> Opened<E> {
         front: FrontOptions,
     ) -> Result<Self, OpenError> {
         let handle = engine.handle()?;
+        refuse_other_access(&handle, &front)?;
         if front.is_secondary() {
             hooks::forget_freed_families(&handle.base);
         }
@@ -170,7 +172,14 @@ impl<E: JustOpened> Opened<E> {
             if cf_filter.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&cf_filter));
             }
-            filters.insert(bound_cf(&cf_filter)?, cf_filter);
+            let id = bound_cf(&cf_filter)?;
+            let mut is_of_its_name = handle.base.cf_id(cf_filter.name()) == Some(id);
+            fault!(OptionsOfAnotherCfTaken, is_of_its_name = true);
+            if !is_of_its_name {
+                let what = "took the options of one column family for another";
+                return Err(OpenError::Opener { what });
+            }
+            filters.insert(id, cf_filter);
         }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
@@ -196,6 +205,19 @@ impl<E: JustOpened> Opened<E> {
     }
 }
 
+/// An error if the engine was opened for something else, or without the database's options.
+fn refuse_other_access(handle: &Handle, front: &FrontOptions) -> Result<(), OpenError> {
+    fault!(AnyAccessTaken, return Ok(()));
+    let look = |cf: &BaseCf| (hooks::is_secondary(cf), hooks::is_listened_to(cf));
+    let looked = handle.base.with_cf(DEFAULT_ID, look);
+    let what = match looked.ok_or(OpenError::Handle)? {
+        (is_secondary, _) if is_secondary != front.is_secondary() => "opened it for another access",
+        (_, false) => "did not use the options of the database",
+        _ => return Ok(()),
+    };
+    Err(OpenError::Opener { what })
+}
+
 /// What begins the transactions of an engine, whose handle has the filters behind it.
 fn begins<T: ThreadMode + Send + 'static>(
     engine: &Arc<DBWithThreadMode<T>>,
@@ -206,10 +228,7 @@ fn begins<T: ThreadMode + Send + 'static>(
     let any: Arc<dyn Any + Send + Sync> = Arc::<DBWithThreadMode<T>>::clone(engine);
     let Ok(engine) = any.downcast::<Engine>() else {
         let reason = "transactions need `rocksdb`'s `MultiThreaded` mode; open it that way";
-        return Err(OpenError::unsupported(
-            DEFAULT_COLUMN_FAMILY_NAME,
-            reason.to_owned(),
-        ));
+        return Err(OpenError::settings(reason));
     };
     Transactions::on(&engine, handle, isolation).map_err(|source| not_opened(path, source))
 }
@@ -285,12 +304,54 @@ fn keep(opening: &Opening, identity: &Candidate) -> Result<(), OpenError> {
     opening.keep(identity).map_err(unusable_identity)
 }
 
+/// An error if a folder of filters cannot be used, as far as that is known before the database is
+/// created: inside it, the folder comes to be with it.
+fn refuse_folder(folder: &Path, database: &Path) -> Result<(), OpenError> {
+    fault!(FolderRefusedLate, return Ok(()));
+    let unusable = |source| {
+        OpenError::Folder(Box::new(SidecarError::Disk {
+            operation: "create",
+            path: folder.to_owned(),
+            source,
+        }))
+    };
+    let is_missing = |found: io::Result<Metadata>| match found {
+        Ok(found) if found.is_dir() => Ok(false),
+        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    };
+    let wrong_path = |source| OpenError::Path {
+        path: database.to_owned(),
+        source,
+    };
+    let is_inside = folder.starts_with(database);
+    if is_inside && is_missing(database.metadata()).map_err(wrong_path)? {
+        let is_created_in = folder == database || folder.parent() == Some(database);
+        return match is_created_in {
+            true => Ok(()),
+            false => Err(unusable(io::ErrorKind::NotFound.into())),
+        };
+    }
+    if !is_missing(folder.symlink_metadata()).map_err(unusable)? {
+        return RealDisk.create_folder(folder).map_err(unusable);
+    }
+    let around = folder.parent().filter(|path| !path.as_os_str().is_empty());
+    let around = around.unwrap_or(Path::new("."));
+    match is_missing(around.metadata()).map_err(unusable)? {
+        true => Err(unusable(io::ErrorKind::NotFound.into())),
+        false => Ok(()),
+    }
+}
+
 fn unusable_identity(source: IdentityError) -> OpenError {
     OpenError::Identity(Box::new(source))
 }
 
 fn refuse_locks_of_readers(sieve: &SieveOptions) -> Result<(), OpenError> {
     let reason = "transactions with locks need a database opened for writing; leave them out";
-    let refusal = sieve.is_reader().then(|| reason.to_owned());
-    OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)
+    match sieve.is_reader() {
+        true => Err(OpenError::settings(reason)),
+        false => Ok(()),
+    }
 }

@@ -96,6 +96,7 @@ const _: &[Fault] = &[
     Fault::AnyHandleTaken,
     Fault::TimestampsIgnored,
     Fault::LocksPassedBy,
+    Fault::OldValueKept,
 ];
 
 unsafe extern "C" {
@@ -119,6 +120,8 @@ unsafe extern "C" {
         listener: *mut c_void,
         hooks: *const Hooks,
     );
+    fn lsm_sieve_is_listened_to(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_is_secondary(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_is_memtable_half_full(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_flush_would_wait(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_forget_freed_families(cf: *mut sys::rocksdb_column_family_handle_t) -> usize;
@@ -270,6 +273,18 @@ pub(crate) fn install_listener(options: &mut Options, listener: Listener) {
     let listener = Arc::into_raw(Arc::new(listener)).cast_mut().cast();
     // SAFETY: as in `install`; the shim releases it through `listener_release`.
     unsafe { lsm_sieve_listen(raw, listener, &raw const HOOKS) }
+}
+
+/// Whether a listener of this crate gets the events of an engine.
+pub(crate) fn is_listened_to(cf: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_is_listened_to(cf.inner()) }
+}
+
+/// Whether an engine follows one that writes.
+pub(crate) fn is_secondary(cf: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_is_secondary(cf.inner()) }
 }
 
 /// Whether a flush would wait for compactions in order to slow no writer.

@@ -32,7 +32,7 @@ impl RawDb {
     /// # Safety
     /// They are of a database that was just opened by RocksDB's C API or with its layout, with the
     /// options that [`Builder::open_raw`](crate::Builder::open_raw) gave for it. Nobody else uses
-    /// them. What the options borrow lives until the database is closed.
+    /// them. What the options borrow lives until the database is closed. A handle may be null.
     pub unsafe fn new(handle: NonNull<sys::rocksdb_t>, cfs: Vec<RawCf>) -> Self {
         Self { handle, cfs }
     }
@@ -61,7 +61,7 @@ impl RawDb {
 
 impl Drop for RawDb {
     fn drop(&mut self) {
-        for &cf in &self.cfs {
+        for &cf in self.cfs.iter().filter(|cf| !cf.is_null()) {
             // SAFETY: it is ours, and its database still open.
             unsafe { sys::rocksdb_column_family_handle_destroy(cf) };
         }

@@ -281,7 +281,7 @@ impl Sieve {
                 return Ok(None);
             }
             let front = FrontOptions {
-                prefixes: prefixes_of(name, options, &self.options),
+                prefixes: prefixes_of(name, options, &self.options)?,
                 ..shared_by(self.settings(), number)
             };
             let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
@@ -376,10 +376,12 @@ pub(crate) fn prefixes_of(
     cf: &str,
     options: &impl AsOptions,
     sieve: &SieveOptions,
-) -> Arc<Prefixes> {
+) -> Result<Arc<Prefixes>, OpenError> {
     let engine = extractor(options);
     let given = sieve.prefixes_of(cf).iter().cloned();
-    Arc::new(Prefixes::beside_engine(engine, given))
+    let prefixes = Prefixes::beside_engine(engine, given);
+    let too_many = |error| OpenError::settings(format_args!("of column family {cf:?} {error}"));
+    prefixes.map(Arc::new).map_err(too_many)
 }
 
 /// Puts the hooks of a column family's filters into its options.

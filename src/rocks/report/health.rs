@@ -114,6 +114,10 @@ mod tests {
         assert!(health.memory.segments.get() > 0);
         let memory: u64 = health.cfs.iter().map(|cf| cf.memory.get()).sum();
         assert_eq!(health.memory.summary.get(), memory);
+        let overhead: u64 = health.cfs.iter().map(|cf| cf.overhead.get()).sum();
+        assert_eq!(health.memory.overhead.get(), overhead);
+        assert!(overhead > 0 && overhead != memory);
+        assert_eq!(health.known_segments, 1);
 
         let cf_filter = &inspection.cfs[1];
         let cf = &health.cfs[1];

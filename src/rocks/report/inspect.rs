@@ -253,10 +253,108 @@ fn fill_of(stages: &[&Stage]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rocksdb::Options;
+    use std::fs;
+    use std::time::Duration;
+
+    use rocksdb::{DB, Options};
 
     use super::*;
     use crate::SieveOptions;
+    use crate::filter::Kind;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Each figure is compared with one that is computed apart from it, and no two are equal.
+    #[test]
+    fn filter_report_says_of_each_figure_its_own_value() {
+        let stage = |room: u64, keys: std::ops::Range<u64>| {
+            let stage = Stage::with_rate(Kind::Blocked, Items::new(room), Rate::ONE_PERCENT);
+            let stage = stage.unwrap();
+            let hash = |key: u64| KeyHash::new(key.wrapping_mul(0xa076_1d64_78bd_642f));
+            keys.for_each(|key| _ = stage.insert(hash(key)));
+            stage
+        };
+        let stages = [stage(3_000, 0..3_000), stage(1_000, 3_000..3_400)];
+        let [one, other] = &stages;
+        let promised = Rate::new(0.03).unwrap();
+        let report = FilterReport::of(&[one, other], promised, Source::RawKeys);
+        let bits = one.size().get() + other.size().get();
+        assert_eq!((report.keys, report.stages, report.bits), (3_400, 2, bits));
+        assert_eq!(report.bits_per_key, bits as f64 / 3_400.0);
+        let set = one.fill() * one.size().get() as f64 + other.fill() * other.size().get() as f64;
+        assert!((report.fill - set / bits as f64).abs() < 1e-9);
+        let [a, b] = [one, other].map(Stage::predicted_rate);
+        assert!((report.predicted_rate - (a + b - a * b)).abs() < 1e-9);
+        let off = report.observed_rate / report.predicted_rate;
+        assert!((0.5..2.0).contains(&off) && off != 1.0, "{report:?}");
+        assert_eq!(report.promised_rate, 0.03);
+        assert_eq!(report.source, Source::RawKeys.to_string());
+    }
+
+    /// Whether an SST is covered, its filter asked by RocksDB, and stored, were all true wherever a
+    /// test looked.
+    #[test]
+    fn segment_report_tells_covered_from_consulted_and_saved() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_disable_auto_compactions(true);
+        let open = |reads: bool| {
+            let builder = SieveDb::builder(home.path()).options(&options);
+            let builder = if reads {
+                builder.read_only(false)
+            } else {
+                builder
+            };
+            let db = builder.open().unwrap();
+            assert!(reads || db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+            db
+        };
+        let plain = DB::open(&options, home.path()).unwrap();
+        (0..30_u32).for_each(|key| plain.put(key.to_be_bytes(), "plain").unwrap());
+        plain.flush().unwrap();
+        drop(plain);
+        let flags = |db: &SieveDb| {
+            let report = db.inspect().unwrap().cfs.remove(0);
+            let mut segments = report.segments;
+            segments.sort_unstable_by_key(|segment| segment.entries);
+            let flags = segments.iter().map(|segment| {
+                let flags = [segment.covered, segment.consulted, segment.saved];
+                (
+                    segment.entries,
+                    segment.level,
+                    flags,
+                    segment.filter.is_some(),
+                )
+            });
+            (report.uncovered, flags.collect::<Vec<_>>())
+        };
+        let of_plain = |flags, has_filter| (30, Some(0), flags, has_filter);
+        assert_eq!(
+            flags(&open(true)),
+            (Some(1), vec![of_plain([false; 3], false)])
+        );
+        let db = open(false);
+        (0..40_u32).for_each(|key| db.put((key + 100).to_be_bytes(), "own").unwrap());
+        db.flush().unwrap();
+        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+        let own = |covered| (40, Some(0), [covered, true, true], true);
+        let adopted = |covered| of_plain([covered, false, true], true);
+        assert_eq!(flags(&db), (Some(0), vec![adopted(true), own(true)]));
+        assert!(db.inspect().unwrap().cfs[0].segments.iter().all(|segment| {
+            segment.decision == Some(FilterPlan::Keep) && segment.file.ends_with(".sst")
+        }));
+        drop(db);
+        let files = fs::read_dir(home.path().join(SieveOptions::FOLDER)).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        for file in files.filter(|file| file.to_string_lossy().contains("summary-")) {
+            crate::disk::Disk::remove(&crate::disk::RealDisk, &file).unwrap();
+        }
+        assert_eq!(
+            flags(&open(true)),
+            (Some(2), vec![adopted(false), own(false)])
+        );
+    }
 
     /// SSTs used to be looked up by the column family's name alone. Until maintenance noticed,
     /// those of a new column family were listed and checked as the old one's.

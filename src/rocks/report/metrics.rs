@@ -82,6 +82,36 @@ mod tests {
         }
     }
 
+    /// Each has a value of its own.
+    #[test]
+    fn each_metric_of_a_database_shows_the_figure_of_its_name() {
+        let (_, db, _home) = scrape();
+        let mut health = db.health();
+        health.cfs.clear();
+        health.memory.summary = Bits::from_bytes(1);
+        health.memory.segments = Bits::from_bytes(2);
+        health.memory.overhead = Bits::from_bytes(3);
+        health.budget = Some(Bits::from_bytes(4));
+        health.known_segments = 5;
+        for distrusted in [false, true] {
+            health.false_negatives = distrusted;
+            let recorder = PrometheusBuilder::new().build_recorder();
+            metrics::with_local_recorder(&recorder, || health.record_metrics("users"));
+            let shown = recorder.handle().render();
+            let lines = shown.lines().filter(|line| line.starts_with("lsm_sieve"));
+            let lines: BTreeSet<_> = lines.map(str::to_owned).collect();
+            let figures = [
+                ("budget_bytes", 4),
+                ("distrusted", u64::from(distrusted)),
+                ("known_segments", 5),
+                ("segment_filter_bytes", 2),
+            ];
+            let expected =
+                figures.map(|(name, figure)| format!("lsm_sieve_{name}{{db=\"users\"}} {figure}"));
+            assert_eq!(lines, BTreeSet::from(expected));
+        }
+    }
+
     #[test]
     fn each_metric_is_described_shown_and_documented() {
         let (text, ..) = scrape();

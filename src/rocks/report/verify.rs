@@ -312,3 +312,33 @@ impl Check<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_of_a_report_is_added_to_that_of_its_name() {
+        let report = |n: usize| VerifyReport {
+            sidecars_checked: n as u64,
+            summaries_checked: 10 * n as u64,
+            damaged: vec!["damaged".to_owned(); 2 * n],
+            missing: vec!["missing".to_owned(); 3 * n],
+            entries_checked: 100 * n as u64,
+            lost: Vec::new(),
+        };
+        let mut sum = report(1);
+        sum.add(report(4));
+        assert_eq!(
+            [
+                sum.sidecars_checked,
+                sum.summaries_checked,
+                sum.entries_checked
+            ],
+            [5, 50, 500]
+        );
+        assert_eq!(sum.damaged, vec!["damaged"; 10]);
+        assert_eq!(sum.missing, vec!["missing"; 15]);
+        assert!(sum.lost.is_empty());
+    }
+}

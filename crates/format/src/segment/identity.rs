@@ -25,7 +25,7 @@ const MAX_IDENTITY_BYTES: u64 = 4096;
 #[non_exhaustive]
 pub enum IdentityError {
     /// The disk, or the system's random number generator, reported an error.
-    #[error("cannot {operation} {}: repair the disk or its permissions, or remove the folder of the filters, which are rebuilt; then open the database again", path.display())]
+    #[error("cannot {operation} {}: {remedy}", path.display(), remedy = remedy_of_path(path, source).unwrap_or(REPAIR))]
     System {
         /// The operation that failed.
         operation: &'static str,
@@ -67,6 +67,23 @@ pub enum IdentityError {
     #[error("cannot store the identity, so the database is not opened")]
     Publish(#[from] PublishError),
 }
+
+/// What to do about a path that no file can have: the disk is not to blame. `None` about other
+/// errors.
+pub(super) fn remedy_of_path(path: &Path, error: &io::Error) -> Option<&'static str> {
+    fault!(PathBlamedOnDisk, return None);
+    match error.kind() {
+        io::ErrorKind::InvalidFilename => Some("use a shorter path"),
+        io::ErrorKind::NotADirectory => Some("a part of the path is a file: use another path"),
+        _ => {
+            let has_zero = path.as_os_str().as_encoded_bytes().contains(&0);
+            has_zero.then_some("use a path without a zero byte")
+        }
+    }
+}
+
+const REPAIR: &str = "repair the disk or its permissions, or remove the folder of the filters, \
+                      which are rebuilt; then open the database again";
 
 impl Identity {
     /// Draws a new identity from the operating system's random number generator.
@@ -248,7 +265,7 @@ fn at<T>(operation: &'static str, path: &Path, result: io::Result<T>) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Fault, MemoryDisk};
+    use crate::disk::{Fault, MemoryDisk, RealDisk};
 
     const FOLDER: &str = "/f";
 
@@ -309,6 +326,35 @@ mod tests {
             let kept = disk::read_file(&disk, &Path::new(FOLDER).join(aside), 1 << 20);
             assert_eq!(kept.unwrap(), damaged);
         }
+    }
+
+    /// The disk used to be blamed for a path that no disk takes, and the reason came last.
+    #[test]
+    #[cfg(unix)]
+    fn path_that_no_file_can_have_is_not_blamed_on_the_disk() {
+        let home = tempfile::tempdir().unwrap();
+        drop(RealDisk.create_new(&home.path().join("file")).unwrap());
+        let says = |folder: &str| {
+            let folder = home.path().join(folder);
+            let error = Identity::load_or_new(&RealDisk, &folder, HashId::Xxh3);
+            let error = error.unwrap_err();
+            let IdentityError::System { source, .. } = &error else {
+                panic!("{error}");
+            };
+            (error.to_string(), source.to_string())
+        };
+        for (folder, remedy, reason) in [
+            ("a".repeat(6_000), "use a shorter path", "name too long"),
+            ("file".to_owned(), "use another path", "ot a directory"),
+            ("a\0b".to_owned(), "without a zero byte", "NUL byte"),
+        ] {
+            let (text, source) = says(&folder);
+            assert!(text.ends_with(remedy) && !text.contains("repair"), "{text}");
+            assert!(source.contains(reason), "{source}");
+        }
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = at::<()>("read", Path::new("/f"), Err(denied)).unwrap_err();
+        assert!(denied.to_string().contains("repair the disk"), "{denied}");
     }
 
     /// Otherwise, a user who can lengthen the file would decide how much memory an open needs.

@@ -8,6 +8,7 @@
 //! Whatever fails here, lookups go to the engine until the sidecar is rebuilt. So an error costs
 //! time, never an answer. A file of a newer version is neither replaced nor removed.
 
+use super::identity::remedy_of_path;
 use crate::disk::{self, Disk, Draft, PublishError};
 use crate::fault::fault;
 use crate::filter::Stage;
@@ -33,7 +34,7 @@ const READ_AHEAD: usize = 32 << 10;
 #[non_exhaustive]
 pub enum SidecarError {
     /// The disk reported an error.
-    #[error("cannot {operation} {}; lookups go to the engine: repair the disk or its permissions", path.display())]
+    #[error("cannot {operation} {}; {remedy}", path.display(), remedy = remedy(operation, path, source))]
     Disk {
         /// The operation that failed.
         operation: &'static str,
@@ -90,6 +91,20 @@ pub enum SidecarError {
     #[error("cannot store a sidecar; its filter stays in memory alone")]
     Publish(#[from] PublishError),
 }
+
+/// What to do about an error of the disk. Without a folder, nothing is open.
+fn remedy(operation: &str, path: &Path, error: &io::Error) -> &'static str {
+    if operation != CREATE {
+        return "lookups go to the engine: repair the disk or its permissions";
+    }
+    remedy_of_path(path, error).unwrap_or(match error.kind() {
+        io::ErrorKind::NotFound => "create the folder that it is in, or name another",
+        io::ErrorKind::AlreadyExists => "name a folder, or a new one",
+        _ => "repair the disk or its permissions, or name another folder",
+    })
+}
+
+const CREATE: &str = "create";
 
 /// The sidecars of one database.
 ///
@@ -285,7 +300,7 @@ impl SidecarFolder {
     }
 
     fn create(&self) -> Result<(), SidecarError> {
-        self.at("create", &self.path, self.disk.create_folder(&self.path))?;
+        self.at(CREATE, &self.path, self.disk.create_folder(&self.path))?;
         match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => {
                 self.at("sync", parent, self.disk.sync_folder(parent))

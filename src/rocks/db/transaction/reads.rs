@@ -309,6 +309,10 @@ impl Transaction<'_> {
             DefaultCfWatched,
             return hooks::watch(&self.engine, None, key, exclusive)
         );
+        fault!(
+            ExclusiveIgnored,
+            return hooks::watch(&self.engine, cf, key, true)
+        );
         hooks::watch(&self.engine, cf, key, exclusive)
     }
 }

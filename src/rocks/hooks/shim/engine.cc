@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "db/column_family.h"
@@ -209,6 +210,13 @@ size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexc
     cfd = live.count(*cfd) > 0 ? std::next(cfd) : changed.erase(cfd);
   }
   return before - changed.size();
+}
+
+// Whether the engine follows another one. A change of no option is refused by the others too, but
+// as invalid.
+bool lsm_sieve_is_secondary(rocksdb_column_family_handle_t* cf) noexcept {
+  const std::unordered_map<std::string, std::string> none;
+  return EngineOf(cf)->SetDBOptions(none).IsNotSupported();
 }
 
 // Flushes the column family's memtables to an SST without waiting for compactions. If a flush takes

@@ -1,6 +1,8 @@
 // The events of a database: they wake maintenance.
 
+#include <algorithm>
 #include <memory>
+#include <string>
 
 #include "rocksdb/listener.h"
 
@@ -20,7 +22,8 @@ class WakeupListener : public EventListener {
   WakeupListener(const WakeupListener&) = delete;
   WakeupListener& operator=(const WakeupListener&) = delete;
 
-  const char* Name() const override { return "lsm-sieve"; }
+  static constexpr char kName[] = "lsm-sieve";
+  const char* Name() const override { return kName; }
   void OnFlushCompleted(DB*, const FlushJobInfo&) override {
     FAULT(NoWakeAfterFlush, return);
     hooks_->engine_changed(listener_);
@@ -47,6 +50,14 @@ extern "C" {
 void lsm_sieve_listen(rocksdb_options_t* options, void* listener,
                       const lsm_sieve_hooks* hooks) noexcept {
   options->rep.listeners.push_back(std::make_shared<WakeupListener>(listener, hooks));
+}
+
+// Whether the engine of this column family has such a listener.
+bool lsm_sieve_is_listened_to(rocksdb_column_family_handle_t* cf) noexcept {
+  const auto listeners = EngineOf(cf)->GetDBOptions().listeners;
+  return std::any_of(listeners.begin(), listeners.end(), [](const auto& listener) {
+    return listener->Name() == std::string(WakeupListener::kName);
+  });
 }
 
 }  // extern "C"

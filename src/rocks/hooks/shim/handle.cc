@@ -314,9 +314,17 @@ class FilteredDB final : public DBWithTTL {
   using DBWithTTL::KeyMayExist;
   bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                    std::string* value, bool* value_found) override {
-    if (RulesOut(options, cf, key, value_found)) return false;
-    const ExactRead exact;
-    return db_->KeyMayExist(options, cf, key, value, value_found);
+    if (!RulesOut(options, cf, key)) {
+      const ExactRead exact;
+      return db_->KeyMayExist(options, cf, key, value, value_found);
+    }
+    // As the engine leaves them: what it found is an empty value.
+    FAULT(OldValueKept, return false);
+    if (value_found != nullptr) {
+      *value_found = true;
+      if (value != nullptr) value->clear();
+    }
+    return false;
   }
   // `StackableDB` does not pass this one on.
   bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
@@ -629,12 +637,9 @@ class FilteredDB final : public DBWithTTL {
     return Status::NotFound();
   }
 
-  bool RulesOut(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
-                bool* value_found) {
-    if (!IsPlain(options, cf, Env::IOActivity::kGet)) return false;
-    if (!hooks_->sieve_rules_out(sieve_, IdOf(cf), key.data(), key.size())) return false;
-    if (value_found != nullptr) *value_found = false;
-    return true;
+  bool RulesOut(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key) {
+    return IsPlain(options, cf, Env::IOActivity::kGet) &&
+           hooks_->sieve_rules_out(sieve_, IdOf(cf), key.data(), key.size());
   }
 
   // The values of several keys, of one moment. `read` reads those that the Rust side asks for:
