@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::hash::KeyHasher;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Bits, Items};
 use crate::rcu::Published;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -29,21 +29,45 @@ impl Followed {
         self.position.load(Ordering::Acquire)
     }
 
-    /// Must come after the keys of the position were inserted.
-    pub(crate) fn advance(&self, position: u64) {
+    /// Inserts the keys that the changes up to a position may have brought. The position of the
+    /// filter stays if it is further. One thread at a time.
+    pub(crate) fn apply(&self, hashes: impl IntoIterator<Item = KeyHash>, position: u64) {
+        let position = position.max(self.position());
+        fault!(FeedAdvancedFirst, self.advance(position));
+        for hash in hashes {
+            self.filter.insert(hash);
+        }
+        // Last: who sees the position finds its keys.
+        self.advance(position);
+    }
+
+    fn advance(&self, position: u64) {
         self.position.store(position, Ordering::Release);
+    }
+
+    /// Whether the filter is at `at_least` or beyond, and lacks the key at its position.
+    fn is_absent(&self, hash: KeyHash, at_least: u64) -> bool {
+        let is_missing = || !self.filter.may_contain(hash);
+        fault!(
+            FeedPositionReadLast,
+            return is_missing() && self.position() >= at_least
+        );
+        // Before the filter is probed: what is applied meanwhile may be missed then.
+        let mut has_reached = self.position() >= at_least;
+        fault!(FeedPositionIgnored, has_reached = true);
+        has_reached && is_missing()
     }
 }
 
 /// The filter of a feed, for lookups. A clone is the same filter.
 #[derive(Clone, Debug)]
-pub struct FeedFilter(pub(super) Arc<Shared>);
+pub struct FeedFilter(pub(crate) Arc<Shared>);
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) hasher: KeyHasher,
+pub(crate) struct Shared {
+    pub(crate) hasher: KeyHasher,
     /// `None` while nothing is known.
-    pub(super) followed: Published<Option<Arc<Followed>>>,
+    pub(crate) followed: Published<Option<Arc<Followed>>>,
 }
 
 /// The state of the filter of a feed.
@@ -68,12 +92,8 @@ impl FeedFilter {
     pub fn is_absent(&self, key: &[u8], at_least: u64) -> bool {
         let hash = self.0.hasher.hash(key).for_summary();
         self.0.followed.with(|followed| {
-            followed.as_ref().is_some_and(|followed| {
-                // Before the filter is probed: what is applied meanwhile may be missed then.
-                let mut has_reached = followed.position() >= at_least;
-                fault!(FeedPositionIgnored, has_reached = true);
-                has_reached && !followed.filter.may_contain(hash)
-            })
+            let followed = followed.as_ref();
+            followed.is_some_and(|followed| followed.is_absent(hash, at_least))
         })
     }
 

@@ -126,7 +126,8 @@ impl Follower {
         FeedFilter(Arc::clone(&self.shared))
     }
 
-    /// How far the feed was followed; `None` if a snapshot is needed.
+    /// How far the feed was followed; `None` if a snapshot is needed. If the store is not that far,
+    /// it was restored under the number of the feed: call [`Follower::distrust`] before any lookup.
     pub fn position(&self) -> Option<u64> {
         self.filter().position()
     }
@@ -148,7 +149,8 @@ impl Follower {
     }
 
     /// Replaces the filter by a snapshot that has every key that the store had at `position`. The
-    /// feed is followed from there, also if the filter was further.
+    /// feed is followed from there, also if the filter was further; then the filter that is stored
+    /// is removed, durably, because the store may have gone back.
     ///
     /// # Panics
     /// If the snapshot was begun by another follower.
@@ -158,11 +160,18 @@ impl Follower {
             is_own,
             "a snapshot is installed in the follower that began it"
         );
+        let mut goes_back = self.position() > Some(position);
+        fault!(StoredFeedAheadOfSnapshot, goes_back = false);
+        if goes_back {
+            self.distrust();
+        }
         self.take(snapshot.filter, position);
     }
 
     /// Applies the changes after one position up to another: `keys` are all that they may have
-    /// brought. Changes that were applied before may come again.
+    /// brought. Changes that were applied before may come again: they add their keys, and the
+    /// filter stays where it is. A store that went back looks the same; only the caller can tell,
+    /// and must call [`Follower::distrust`].
     ///
     /// # Errors
     /// If changes are missing between the filter and these; the filter is distrusted then.
@@ -183,12 +192,8 @@ impl Follower {
                 position: so_far,
             });
         }
-        fault!(FeedAdvancedFirst, followed.advance(position.max(so_far)));
-        for key in keys {
-            let hash = self.shared.hasher.hash(key.as_ref());
-            followed.filter.insert(hash.for_summary());
-        }
-        followed.advance(position.max(so_far));
+        let hash = |key: K| self.shared.hasher.hash(key.as_ref()).for_summary();
+        followed.apply(keys.into_iter().map(hash), position);
         Ok(())
     }
 

@@ -42,7 +42,9 @@
 //! 4. **The feed covers all keys that are asked.** A feed of one prefix shows no changes elsewhere;
 //!    ask only keys with that prefix.
 //! 5. **Positions of one feed never restart.** A store that is restored from a backup is another
-//!    feed, and has another number.
+//!    feed, and has another number. If that was forgotten and the store is behind
+//!    [`Follower::position`], [`Follower::distrust`] or a snapshot ends the trust, durably. A store
+//!    that has passed it looks like one that went on.
 //! 6. **Keys are equal if and only if their bytes are.**
 //! 7. **Only stored keys are asked**, not ranges, defaults or views.
 //! 8. **One follower** has the folder open.

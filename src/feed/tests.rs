@@ -2,6 +2,7 @@
 //! changes.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,6 +76,18 @@ impl Model {
         let brought = self.brought(after, position);
         follower.apply(after, position, brought.into_iter().map(key))
     }
+
+    /// Applies changes that were applied before, one by one or many at once, in any order; some
+    /// of them go on to positions that are new.
+    fn repeat(&self, follower: &mut Follower, rng: &mut StdRng) {
+        for _ in 0..rng.random_range(1..5) {
+            let so_far = follower.position().unwrap();
+            let after = rng.random_range(0..=so_far);
+            let to = rng.random_range(after..=self.newest());
+            self.apply(follower, after, to).unwrap();
+            assert_eq!(follower.position(), Some(to.max(so_far)));
+        }
+    }
 }
 
 /// Reads at all kinds of positions; returns how many keys were denied of those that never were.
@@ -107,7 +120,7 @@ fn history(seed: u64) -> (u32, u32) {
     let (mut denied, mut asked) = (0, 0);
     for _ in 0..300 {
         let (newest, position) = (model.newest(), follower.position());
-        match (rng.random_range(0..20), position) {
+        match (rng.random_range(0..21), position) {
             (0..8, _) => model.write(&mut rng),
             (8..10, None) => {
                 let at = rng.random_range(newest.saturating_sub(3)..=newest);
@@ -140,6 +153,7 @@ fn history(seed: u64) -> (u32, u32) {
                 model.snapshot(&mut follower, at);
             }
             (17, Some(_)) => assert!(follower.save()),
+            (20, Some(_)) => model.repeat(&mut follower, &mut rng),
             (18, _) => {
                 let filter = follower.filter();
                 drop(follower);
@@ -254,6 +268,109 @@ fn a_filter_without_memory_for_more_denies_nothing() {
     let filter = follower.filter();
     assert!((0..110_000).all(|number| !filter.is_absent(&key(number), 0)));
     assert!(!follower.save());
+}
+
+/// A position that was read after the probe lost hundreds of reads a second: the probe missed a
+/// key, then its position was applied, then the filter seemed to have reached it. Whoever asks at
+/// a position for a key that it brought must never be denied, whether or not it is applied yet.
+#[test]
+fn keys_of_the_next_position_are_not_denied_while_it_is_applied() {
+    const AHEAD: u64 = 4;
+    let mut follower = open(&MemoryDisk::new(), 1);
+    follower.install(follower.snapshot(Items::new(0)), 0);
+    let (filter, is_over) = (follower.filter(), AtomicBool::new(false));
+    let asked = AtomicU64::new(0);
+    let ask = || {
+        while !is_over.load(Ordering::Acquire) {
+            let position = filter.position().unwrap();
+            for next in position + 1..=position + AHEAD {
+                let is_denied = filter.is_absent(&next.to_be_bytes(), next);
+                assert!(!is_denied, "the key of position {next} is denied at {next}");
+            }
+            asked.fetch_add(1, Ordering::AcqRel);
+        }
+    };
+    thread::scope(|scope| {
+        let readers = [scope.spawn(ask), scope.spawn(ask)];
+        let is_asked = || asked.load(Ordering::Acquire) >= 200_000;
+        let is_done = || is_asked() || readers.iter().any(|reader| reader.is_finished());
+        let mut position = 0_u64;
+        while position < 1_000_000 || !is_done() {
+            let next = position + 1;
+            let applied = follower.apply(position, next, [next.to_be_bytes()]);
+            assert_eq!(applied, Ok(()));
+            position = next;
+        }
+        is_over.store(true, Ordering::Release);
+    });
+}
+
+/// While changes are applied, each key is asked just before it comes.
+#[test]
+fn no_key_of_changes_that_are_being_applied_is_denied() {
+    let mut follower = open(&MemoryDisk::new(), 1);
+    follower.install(follower.snapshot(Items::new(0)), 10);
+    let filter = follower.filter();
+    // The second brings old changes again, the third goes on from the middle of them.
+    for (after, to) in [(10, 13), (10, 12), (11, 16), (16, 17)] {
+        let keys = (after + 1..=to).map(|position: u64| {
+            for at_least in position..=to + 1 {
+                let is_denied = filter.is_absent(&position.to_be_bytes(), at_least);
+                assert!(!is_denied, "{position} at {at_least}");
+            }
+            position.to_be_bytes()
+        });
+        follower.apply(after, to, keys).unwrap();
+    }
+    assert_eq!(follower.position(), Some(17));
+    assert!((11..=17_u64).all(|number| !filter.is_absent(&number.to_be_bytes(), 17)));
+    assert!(filter.is_absent(&99_u64.to_be_bytes(), 17));
+}
+
+/// Changes whose keys end in a panic do not count as applied.
+#[test]
+fn changes_that_were_applied_in_part_do_not_move_the_position() {
+    let mut follower = open(&MemoryDisk::new(), 1);
+    follower.install(follower.snapshot(Items::new(0)), 5);
+    let applied = catch_unwind(AssertUnwindSafe(|| {
+        let keys = (0..10).map(|number| match number {
+            7 => panic!("a key that cannot be read"),
+            _ => key(number),
+        });
+        follower.apply(5, 6, keys)
+    }));
+    assert!(applied.is_err());
+    assert_eq!(follower.position(), Some(5));
+    assert!((0..10).all(|number| !follower.filter().is_absent(&key(number), 6)));
+    follower.apply(5, 6, (0..10).map(key)).unwrap();
+    assert!(follower.filter().is_absent(&key(99), 6));
+}
+
+/// A store that went back has other keys at the same positions. A crash after the snapshot of it
+/// brought the stored filter of later positions back, which denied them.
+#[test]
+fn a_stored_filter_that_is_ahead_of_a_snapshot_does_not_come_back() {
+    let disk = MemoryDisk::new();
+    let mut follower = open(&disk, 1);
+    follower.install(follower.snapshot(Items::new(0)), 50);
+    assert!(follower.save());
+    drop(follower);
+    // Restored under the number of its feed.
+    let mut follower = open(&disk, 1);
+    assert_eq!(follower.position(), Some(50));
+    let snapshot = follower.snapshot(Items::new(0));
+    snapshot.insert(&key(1));
+    follower.install(snapshot, 20);
+    assert!(follower.filter().is_absent(&key(2), 20));
+    for disk in disk.after_power_cut(1) {
+        let follower = open(&disk, 1);
+        assert_eq!(follower.position(), None);
+        assert!(!follower.filter().is_absent(&key(1), 0));
+    }
+    // A snapshot that goes on leaves what is stored.
+    assert!(follower.save());
+    follower.install(follower.snapshot(Items::new(0)), 20);
+    assert_eq!(open(&disk, 1).position(), Some(20));
 }
 
 /// A reader that sees a position finds every key that it brought.

@@ -586,6 +586,8 @@ faults! {
     UnreadableRecordsAreNone => "kv::",
     /// A key is denied at a position that the feed was not followed to.
     FeedPositionIgnored => "feed::",
+    /// The position of a feed is read after its filter was probed.
+    FeedPositionReadLast => "interleavings::feed",
     /// Changes that are missing in a feed are passed over.
     FeedHoleAccepted => "feed::",
     /// A position counts as applied before its keys are in the filter.
@@ -596,10 +598,23 @@ faults! {
     FilterOfAnyFeed => "feed::",
     /// The stored filter of a feed that lost changes is trusted after a restart.
     StoredFeedStaysTrusted => "feed::",
+    /// The stored filter of a feed is further than the snapshot that replaced it.
+    StoredFeedAheadOfSnapshot => "feed::",
     /// The filter of a follower that is gone goes on to deny.
     FilterOutlivesFollower => "feed::",
     /// A store that lost its state is taken for a new one.
     MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
+    // ---- SlateDB
+    /// A batch asks the filters of its checkpoint, and reads the newest one.
+    BatchReadsNewest => "engines/slatedb moves::",
+    /// What a refresh learns counts as fresh from its end on.
+    FreshFromTheEnd => "engines/slatedb moves::",
+    /// A summary that is stored and not yet published is cleaned away.
+    NewSummaryCleaned => "engines/slatedb publish::",
+    /// The keys of SSTs that are gone are kept, and are in each summary.
+    GoneSstsRemembered => "engines/slatedb publish",
+    /// A database that was restored from a backup is taken for one that went on.
+    RestoredBucketUnnoticed => "engines/slatedb restores::",
 }
 
 /// Whether the environment names this fault.

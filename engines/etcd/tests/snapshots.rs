@@ -131,6 +131,38 @@ async fn a_store_that_went_back_is_noticed() {
     wait_for(&follower, 1).await;
 }
 
+/// A saved filter of a later revision than the store's was refused, but stayed saved. Once the
+/// restored store had passed its revision, the next follower trusted it.
+#[tokio::test]
+async fn a_filter_that_a_restore_left_behind_does_not_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = MemoryEtcd::start(1, 7).await;
+    (0..20).for_each(|number| _ = etcd.write(put(number..number + 1)));
+    let follower = open(&etcd, folder.path()).await;
+    wait_for(&follower, 21).await;
+    follower.close().await;
+
+    {
+        let mut state = etcd.state();
+        state.model = Model::default();
+        // No snapshot is complete, so nothing else is saved.
+        state.short_pages = u64::MAX;
+    }
+    etcd.write(put(100..110));
+    let follower = open(&etcd, folder.path()).await;
+    assert!(!is_denied(&follower, 100, 0));
+    follower.close().await;
+
+    (0..30).for_each(|_| _ = etcd.write(put(110..120)));
+    let follower = open(&etcd, folder.path()).await;
+    assert!((100..120).all(|number| !is_denied(&follower, number, 0)));
+    etcd.state().short_pages = 0;
+    let newest = etcd.newest();
+    wait_for(&follower, newest).await;
+    assert!((100..120).all(|number| !is_denied(&follower, number, newest)));
+    assert!(is_denied(&follower, 5, newest));
+}
+
 #[tokio::test]
 async fn a_page_that_lacks_a_key_is_no_snapshot() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,11 +9,17 @@
 //! (`If-Match`), and only by a newer publication, so a publisher of an older epoch cannot move it
 //! back. Readers go forward only, too. The object is a hint all the same: what a reader may deny
 //! follows from the manifest that SlateDB opens and from the summary, not from here.
+//!
+//! A bucket that is restored from a backup goes back in time, as a whole or in part. Then a
+//! publication is *undone*: the newest manifest of the database is before it. It holds up neither
+//! publishers nor readers.
 
 use crate::bucket::{self, Bucket};
 use crate::error::{BucketError, OpenError, PublishError};
 use bytes::Bytes;
 use lsm_sieve_format::format::{FormatError, Part, StoreId};
+use lsm_sieve_support::fault::fault;
+use slatedb::admin::AdminBuilder;
 use slatedb::object_store::{
     Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion, path::Path,
 };
@@ -129,12 +135,16 @@ pub(crate) async fn advance(bucket: &Bucket, to: Publication) -> Result<(), Publ
     for _ in 0..TRIES {
         let mode = match fetch(bucket, &at, GetOptions::default()).await? {
             None => PutMode::Create,
-            Some((bytes, version)) => {
-                if is_newer_or_same(bucket, &at, &bytes, to)? {
-                    return Ok(());
+            Some((bytes, version)) => match published(bucket, &at, &bytes)? {
+                Some(is) if is == to => return Ok(()),
+                Some(is) if is.order() > to.order() && !is_undone(bucket, is).await? => {
+                    return Err(PublishError::Superseded {
+                        epoch: is.epoch,
+                        manifest: is.manifest,
+                    });
                 }
-                PutMode::Update(version)
-            }
+                _ => PutMode::Update(version),
+            },
         };
         if put(bucket, &at, to, mode).await? {
             return Ok(());
@@ -143,25 +153,20 @@ pub(crate) async fn advance(bucket: &Bucket, to: Publication) -> Result<(), Publ
     Err(PublishError::Contended(at, TRIES))
 }
 
-/// Whether these bytes say the same already.
+/// What these bytes say is published; damaged ones say nothing.
 ///
 /// # Errors
-/// If they say something newer. Damaged bytes say nothing and are replaced.
-fn is_newer_or_same(
+/// If they are of another database or a newer version.
+fn published(
     bucket: &Bucket,
     at: &Path,
     bytes: &[u8],
-    to: Publication,
-) -> Result<bool, PublishError> {
+) -> Result<Option<Publication>, PublishError> {
     match decode(bytes) {
         Ok((store, _)) if store != bucket.binding().store() => {
             Err(PublishError::Foreign(at.clone()))
         }
-        Ok((_, is)) if is.order() > to.order() => Err(PublishError::Superseded {
-            epoch: is.epoch,
-            manifest: is.manifest,
-        }),
-        Ok((_, is)) => Ok(is == to),
+        Ok((_, is)) => Ok(Some(is)),
         Err(source) if source.is_newer() => Err(BucketError::Format {
             path: at.clone(),
             source,
@@ -169,9 +174,27 @@ fn is_newer_or_same(
         .into()),
         Err(reason) => {
             tracing::warn!(%reason, path = %at, "a damaged object is replaced");
-            Ok(false)
+            Ok(None)
         }
     }
+}
+
+/// Whether the database was restored from before this publication. Epochs and manifests of a
+/// database only grow otherwise, and its newest manifest is never collected.
+pub(crate) async fn is_undone(
+    bucket: &Bucket,
+    publication: Publication,
+) -> Result<bool, slatedb::Error> {
+    fault!(RestoredBucketUnnoticed, return Ok(false));
+    let (path, store) = (bucket.path().clone(), bucket.store().clone());
+    let admin = AdminBuilder::new(path, store).build();
+    let newest = admin.read_manifest(None).await?;
+    let newest = newest.map(|newest| (newest.writer_epoch(), newest.id()));
+    let is_undone = newest.is_some_and(|newest| newest < publication.order());
+    if is_undone {
+        tracing::warn!(%publication, "the database was restored from before what was published");
+    }
+    Ok(is_undone)
 }
 
 /// Writes; false if another publisher was faster.

@@ -136,6 +136,12 @@ impl PinnedReader {
         coverage.unwrap().clear_one_bit();
     }
 
+    /// Filters that are in memory, whether they are probed or not.
+    #[cfg(test)]
+    pub(crate) fn held_filters(&self) -> usize {
+        self.residents.len()
+    }
+
     #[inline]
     pub(crate) fn is_distrusted(&self) -> bool {
         self.is_distrusted.load(Ordering::Relaxed)

@@ -17,6 +17,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use lsm_sieve_filter::SegmentId;
 use lsm_sieve_filter::hash::KeyHash;
 use lsm_sieve_filter::math::Items;
+use lsm_sieve_support::fault::fault;
 use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::object_store::path::Path;
 use slatedb::{CheckpointCreateResult, DbReader, VersionedManifest};
@@ -153,7 +154,8 @@ impl Publisher {
         ssts: &[Sst],
     ) -> Result<Vec<Arc<[KeyHash]>>, PublishError> {
         let mut known = self.known.lock().await;
-        let live: HashSet<SegmentId> = ssts.iter().map(Sst::id).collect();
+        let mut live: HashSet<SegmentId> = ssts.iter().map(Sst::id).collect();
+        fault!(GoneSstsRemembered, live.extend(known.keys()));
         known.retain(|id, _| live.contains(id));
         let new = ssts.iter().filter(|sst| !known.contains_key(&sst.id()));
         let new: Vec<Sst> = new.cloned().collect();
@@ -176,6 +178,10 @@ impl Publisher {
         while let Some((id, hashes)) = reads.try_next().await? {
             known.insert(id, hashes);
         }
+        fault!(
+            GoneSstsRemembered,
+            return Ok(known.values().cloned().collect())
+        );
         Ok(ssts
             .iter()
             .filter_map(|sst| known.get(&sst.id()).cloned())
@@ -234,7 +240,8 @@ impl Publisher {
             let Some(kind) = kind_of(&object.location) else {
                 continue;
             };
-            let is_newer = matches!(kind, Kind::Summary) && object.location > newest;
+            let mut is_newer = matches!(kind, Kind::Summary) && object.location > newest;
+            fault!(NewSummaryCleaned, is_newer = false);
             if is_newer || kept.contains(&object.location) {
                 continue;
             }
@@ -293,5 +300,90 @@ impl fmt::Debug for Publisher {
             .field("bucket", &self.bucket)
             .field("options", &self.options)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::SieveReader;
+    use slatedb::Db;
+    use slatedb::config::{
+        CheckpointOptions, CheckpointScope, CompactorOptions, FlushOptions, FlushType, Settings,
+    };
+    use slatedb::object_store::memory::InMemory;
+    use std::time::Duration;
+
+    /// A database whose SSTs are compacted soon.
+    async fn database() -> (Db, Publisher) {
+        let store = Arc::new(InMemory::new());
+        let bucket = Bucket::create("db", store.clone()).await.unwrap();
+        let publisher = Publisher::new(bucket, Options::default());
+        let compactor = CompactorOptions {
+            poll_interval: Duration::from_millis(20),
+            ..CompactorOptions::default()
+        };
+        let settings = Settings {
+            flush_interval: Some(Duration::from_millis(5)),
+            manifest_poll_interval: Duration::from_millis(20),
+            compactor_options: Some(compactor),
+            garbage_collector_options: None,
+            min_filter_keys: 0,
+            ..Settings::default()
+        };
+        let db = Db::builder("db", store).with_settings(settings);
+        let db = db.with_filter_policies(vec![Arc::new(publisher.policy())]);
+        (db.build().await.unwrap(), publisher)
+    }
+
+    /// The keys of SSTs that are gone were remembered for ever, and summaries held them. So must
+    /// readers forget their filters.
+    #[tokio::test]
+    async fn keys_of_ssts_that_are_gone_are_forgotten() {
+        let (db, publisher) = database().await;
+        let (mut seen, mut gone, mut reader) = (HashSet::new(), 0, None);
+        for round in 0..1_000_u32 {
+            for number in 0..50 {
+                let key = ((round % 3) * 50 + number).to_be_bytes();
+                db.put(key, b"value").await.unwrap();
+            }
+            let flush_type = FlushType::MemTable;
+            let flushed = db.flush_with_options(FlushOptions { flush_type });
+            flushed.await.unwrap();
+            let (scope, options) = (CheckpointScope::All, CheckpointOptions::default());
+            let checkpoint = db.create_checkpoint(scope, &options).await.unwrap();
+            publisher.publish(&checkpoint).await.unwrap();
+
+            let manifest = publisher.manifest(checkpoint.manifest_id).await.unwrap();
+            let live: HashSet<_> = Sst::of_manifest(&manifest).iter().map(Sst::id).collect();
+            let known = publisher.known.lock().await;
+            assert_eq!(known.keys().copied().collect::<HashSet<_>>(), live);
+            let keys: usize = known.values().map(|keys| keys.len()).sum();
+            assert!(keys <= 150 * live.len());
+            let bucket = &publisher.bucket;
+            let at = bucket.summary_path(checkpoint.manifest_id);
+            let bytes = bucket.get(&at, u64::MAX).await.unwrap().unwrap();
+            let summary = bucket.binding().decode_summary(&bytes).unwrap();
+            assert_eq!(summary.covered, live);
+            if reader.is_none() {
+                // It keeps its first summary.
+                let beside = Options::default().with_max_beside(usize::MAX);
+                let opened = SieveReader::open(bucket.clone(), beside).await;
+                reader = Some(opened.unwrap());
+            }
+            let reader = reader.as_ref().unwrap();
+            reader.refresh().await.unwrap();
+            let pinned = reader.pinned();
+            assert_eq!(pinned.publication().manifest, manifest.id());
+            assert_eq!(pinned.held_filters(), pinned.resident_filters());
+            assert!(pinned.resident_filters() <= live.len());
+            seen.extend(live.iter().copied());
+            gone = seen.len() - live.len();
+            if gone >= 12 {
+                break;
+            }
+        }
+        assert!(gone >= 12, "{gone} SSTs were compacted away");
+        db.close().await.unwrap();
     }
 }

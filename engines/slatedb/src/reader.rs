@@ -2,12 +2,13 @@
 
 use crate::answer::Answer;
 use crate::bucket::Bucket;
-use crate::current::{Current, Seen, look};
+use crate::current::{Current, Publication, Seen, is_undone, look};
 use crate::error::OpenError;
 use crate::options::Options;
 use crate::pinned::PinnedReader;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use lsm_sieve_support::fault::fault;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -112,6 +113,12 @@ impl SieveReader {
             let key = key.as_ref();
             let answer = self.answer_of(pinned, key);
             async move {
+                fault!(
+                    BatchReadsNewest,
+                    if !answer.is_absent() {
+                        return self.pinned().engine().get(key).await;
+                    }
+                );
                 match answer {
                     Answer::Absent => Ok(None),
                     Answer::Maybe => pinned.engine().get(key).await,
@@ -159,15 +166,17 @@ impl SieveReader {
         pinned.clone()
     }
 
-    /// Opens what is published now, if it is newer. True if the reader moved. Otherwise this took
-    /// one request.
+    /// Opens what is published now, if it is newer, or if the database was restored from before
+    /// what is read. True if the reader moved. Otherwise this took one request, as a rule.
     ///
     /// # Errors
     /// Those of [`SieveReader::open`]. The reader stays at its checkpoint.
     pub async fn refresh(&self) -> Result<bool, OpenError> {
         let mut current = self.current.lock().await;
-        let began = self.opened.elapsed();
+        // What is learnt may be as old as the question.
+        let mut began = self.opened.elapsed();
         let moved = self.advance(&mut current).await;
+        fault!(FreshFromTheEnd, began = self.opened.elapsed());
         match &moved {
             Ok(_) => {
                 let began = u64::try_from(began.as_millis()).unwrap_or(u64::MAX);
@@ -184,10 +193,12 @@ impl SieveReader {
         let Seen::Other(seen) = look(&self.bucket, known).await? else {
             return Ok(false);
         };
-        // Forward only: an older writer may still have a publisher.
-        let is_newer = seen.publication.order() > before.publication().order();
-        let is_repair = before.is_distrusted() && seen.publication == before.publication();
-        if !(is_newer || is_repair) {
+        let (is, was) = (seen.publication, before.publication());
+        let is_wanted = match is == was {
+            true => before.is_distrusted(),
+            false => is.order() >= was.order() || self.is_undone(was, is).await?,
+        };
+        if !is_wanted {
             *current = seen;
             return Ok(false);
         }
@@ -197,6 +208,16 @@ impl SieveReader {
         *current = seen;
         count(&self.counters.moves);
         Ok(true)
+    }
+
+    /// Forward only, for an older writer may still have a publisher; unless the database itself went
+    /// back.
+    async fn is_undone(&self, was: Publication, is: Publication) -> Result<bool, OpenError> {
+        let undone = is_undone(&self.bucket, was).await;
+        undone.map_err(|source| OpenError::Engine {
+            checkpoint: is.checkpoint,
+            source,
+        })
     }
 
     /// Verifies the checksums of the filters in memory; false if a bit has changed. Then nothing is

@@ -1,4 +1,4 @@
-//! An object store that counts requests, and fails, delays or damages those that a test picks.
+//! An object store that counts requests, and fails, delays, holds or damages those that a test picks.
 
 use futures::stream::{BoxStream, StreamExt, once};
 use lsm_sieve_slatedb::slatedb::bytes::Bytes;
@@ -11,15 +11,19 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
     Put,
+    List,
+    Delete,
 }
 
-/// What happens to a request.
+/// What happens to a request. Lists and deletions are delayed or held, or nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// Nothing is done, and an error reported.
@@ -32,16 +36,47 @@ pub(crate) enum Fault {
     Tear,
     /// One byte of what is read is another.
     Flip(usize),
+    /// It is done once the test releases it.
+    Hold,
+    /// A read is done, and its reply comes once the test releases it.
+    HoldReply,
 }
 
 type Rule = dyn Fn(Verb, &str) -> Option<Fault> + Send + Sync;
 
 pub(crate) struct Faulty {
     inner: Arc<dyn ObjectStore>,
-    rule: RwLock<Option<Box<Rule>>>,
+    faults: Arc<Faults>,
     gets: AtomicU64,
     puts: AtomicU64,
     lists: AtomicU64,
+}
+
+struct Faults {
+    rule: RwLock<Option<Box<Rule>>>,
+    /// Requests that are held now.
+    held: watch::Sender<u64>,
+    released: Semaphore,
+}
+
+impl Faults {
+    fn of(&self, verb: Verb, path: &Path) -> Option<Fault> {
+        let rule = self.rule.read().unwrap();
+        rule.as_ref().and_then(|rule| rule(verb, path.as_ref()))
+    }
+
+    async fn wait(&self, fault: Option<Fault>) {
+        match fault {
+            Some(Fault::Delay(by)) => tokio::time::sleep(by).await,
+            Some(Fault::Hold) => self.hold().await,
+            _ => {}
+        }
+    }
+
+    async fn hold(&self) {
+        self.held.send_modify(|held| *held += 1);
+        self.released.acquire().await.unwrap().forget();
+    }
 }
 
 /// Requests since they were counted last.
@@ -60,7 +95,11 @@ impl Faulty {
     pub(crate) fn over(inner: Arc<dyn ObjectStore>) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            rule: RwLock::default(),
+            faults: Arc::new(Faults {
+                rule: RwLock::default(),
+                held: watch::Sender::new(0),
+                released: Semaphore::new(0),
+            }),
             gets: AtomicU64::new(0),
             puts: AtomicU64::new(0),
             lists: AtomicU64::new(0),
@@ -78,16 +117,41 @@ impl Faulty {
     }
 
     pub(crate) fn set(&self, rule: impl Fn(Verb, &str) -> Option<Fault> + Send + Sync + 'static) {
-        *self.rule.write().unwrap() = Some(Box::new(rule));
+        *self.faults.rule.write().unwrap() = Some(Box::new(rule));
     }
 
     pub(crate) fn heal(&self) {
-        *self.rule.write().unwrap() = None;
+        *self.faults.rule.write().unwrap() = None;
     }
 
-    fn fault(&self, verb: Verb, path: &Path) -> Option<Fault> {
-        let rule = self.rule.read().unwrap();
-        rule.as_ref().and_then(|rule| rule(verb, path.as_ref()))
+    /// Holds one of the requests that are picked, the one after so many others.
+    pub(crate) fn hold_after(
+        &self,
+        others: u64,
+        fault: Fault,
+        is_picked: impl Fn(Verb, &str) -> bool + Send + Sync + 'static,
+    ) {
+        let seen = AtomicU64::new(0);
+        self.set(move |verb, path| {
+            let is_next = is_picked(verb, path) && seen.fetch_add(1, Ordering::SeqCst) == others;
+            is_next.then_some(fault)
+        });
+    }
+
+    /// Waits until a request of this work is held; false if the work ends without.
+    pub(crate) async fn holds<T>(&self, work: &JoinHandle<T>) -> bool {
+        let mut held = self.faults.held.subscribe();
+        while *held.borrow_and_update() == 0 && !work.is_finished() {
+            let _ = tokio::time::timeout(Duration::from_millis(1), held.changed()).await;
+        }
+        *held.borrow() > 0
+    }
+
+    /// Lets the request go on that is held.
+    pub(crate) fn release(&self) {
+        let count = |held: &mut u64| *held = held.saturating_sub(1);
+        self.faults.held.send_modify(count);
+        self.faults.released.add_permits(1);
     }
 }
 
@@ -107,7 +171,9 @@ impl ObjectStore for Faulty {
         options: PutOptions,
     ) -> Result<PutResult> {
         self.puts.fetch_add(1, Ordering::SeqCst);
-        match self.fault(Verb::Put, path) {
+        let fault = self.faults.of(Verb::Put, path);
+        self.faults.wait(fault).await;
+        match fault {
             Some(Fault::Fail) => return Err(failed()),
             Some(Fault::LoseReply) => {
                 self.inner.put_opts(path, payload, options).await?;
@@ -119,8 +185,7 @@ impl ObjectStore for Faulty {
                 self.inner.put_opts(path, half.into(), options).await?;
                 return Err(failed());
             }
-            Some(Fault::Delay(by)) => tokio::time::sleep(by).await,
-            Some(Fault::Flip(_)) | None => {}
+            _ => {}
         }
         self.inner.put_opts(path, payload, options).await
     }
@@ -136,13 +201,16 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.gets.fetch_add(1, Ordering::SeqCst);
-        let fault = self.fault(Verb::Get, path);
-        match fault {
-            Some(Fault::Fail | Fault::LoseReply) => return Err(failed()),
-            Some(Fault::Delay(by)) => tokio::time::sleep(by).await,
-            _ => {}
+        let fault = self.faults.of(Verb::Get, path);
+        self.faults.wait(fault).await;
+        if let Some(Fault::Fail | Fault::LoseReply) = fault {
+            return Err(failed());
         }
-        let found = self.inner.get_opts(path, options).await?;
+        let found = self.inner.get_opts(path, options).await;
+        if let Some(Fault::HoldReply) = fault {
+            self.faults.hold().await;
+        }
+        let found = found?;
         match fault {
             Some(Fault::Tear) => damaged(found, |bytes| bytes.truncate(bytes.len() / 2)).await,
             Some(Fault::Flip(at)) => {
@@ -160,12 +228,30 @@ impl ObjectStore for Faulty {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(paths)
+        let faults = self.faults.clone();
+        let wait = move |path: Result<Path>| {
+            let faults = faults.clone();
+            async move {
+                if let Ok(path) = &path {
+                    faults.wait(faults.of(Verb::Delete, path)).await;
+                }
+                path
+            }
+        };
+        self.inner.delete_stream(paths.then(wait).boxed())
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         self.lists.fetch_add(1, Ordering::SeqCst);
-        self.inner.list(prefix)
+        let (inner, faults) = (self.inner.clone(), self.faults.clone());
+        let prefix = prefix.cloned();
+        once(async move {
+            let folder = prefix.clone().unwrap_or_default();
+            faults.wait(faults.of(Verb::List, &folder)).await;
+            inner.list(prefix.as_ref())
+        })
+        .flatten()
+        .boxed()
     }
 
     fn list_with_offset(

@@ -33,6 +33,8 @@ struct Found {
     lost: AtomicU64,
     /// The store's answer differs from the model.
     wrong: AtomicU64,
+    /// Batches that were read beside a move, or beside a look at what is published.
+    batches: AtomicU64,
     moves: AtomicU64,
     errors: AtomicU64,
 }
@@ -198,7 +200,10 @@ impl Check {
         let first = self.reader.pinned();
         let (mut before, mut pinned) = (first.clone(), first.clone());
         while !self.stop.load(Ordering::SeqCst) {
-            match self.reader.refresh().await {
+            let numbers: Vec<u64> = (0..60).map(|_| rng.random_range(0..NUMBERS)).collect();
+            let batch = self.check_batch(&numbers);
+            let (refreshed, ()) = tokio::join!(self.reader.refresh(), batch);
+            match refreshed {
                 Ok(true) => {
                     before = std::mem::replace(&mut pinned, self.reader.pinned());
                     add(&self.found.moves);
@@ -212,9 +217,34 @@ impl Check {
                 Planted::Stale => &first,
                 Planted::None | Planted::MissedKey => &pinned,
             };
-            let numbers: Vec<u64> = (0..60).map(|_| rng.random_range(0..NUMBERS)).collect();
             self.check(filters, &pinned, &numbers).await;
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Reads many keys beside a move: all of them in the checkpoint before it or after it.
+    async fn check_batch(&self, numbers: &[u64]) {
+        let model_of = |pinned: Arc<PinnedReader>| {
+            let manifest = pinned.publication().manifest;
+            self.models.lock().unwrap()[&manifest].clone()
+        };
+        let before = model_of(self.reader.pinned());
+        let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+        // An error is that of an expired checkpoint.
+        let Ok(values) = self.reader.get_many(&keys).await else {
+            return add(&self.found.errors);
+        };
+        let after = model_of(self.reader.pinned());
+        let is_of = |model: &Model| {
+            let all = numbers.iter().zip(&values);
+            all.into_iter().all(|(number, value)| {
+                let expected = model.get(number).map(|value| value.to_be_bytes().repeat(8));
+                value.as_deref() == expected.as_deref()
+            })
+        };
+        add(&self.found.batches);
+        if !is_of(&before) && !is_of(&after) {
+            add(&self.found.wrong);
         }
     }
 
@@ -258,6 +288,7 @@ fn get(count: &AtomicU64) -> u64 {
 
 fn assert_exact(found: &Found, least_denied_percent: u64) {
     assert_eq!((get(&found.lost), get(&found.wrong)), (0, 0));
+    assert!(get(&found.batches) >= 20, "{found:?}");
     assert!(
         get(&found.reads) >= 1_000 && get(&found.moves) >= 6,
         "{found:?}"

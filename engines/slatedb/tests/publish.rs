@@ -1,10 +1,10 @@
 //! Publishers: races, faults of the store, older writers, and what is read for a summary.
 
-use crate::faulty::{Fault, Requests, Verb};
+use crate::faulty::{Fault, Faulty, Requests, Verb};
 use crate::world::{
     ROOT, World, assert_exact_and_denying, checkpoint, key, open_db, options, put_keys, settings,
 };
-use lsm_sieve_slatedb::slatedb::CheckpointCreateResult;
+use lsm_sieve_slatedb::slatedb::{CheckpointCreateResult, WriteBatch};
 use lsm_sieve_slatedb::{Bucket, Options, PublishError, Publisher, SieveReader};
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,6 +187,9 @@ async fn a_publication_that_fails_halfway_is_repeated() {
             );
             world.store.heal();
             if let Ok(reader) = opened(&world).await {
+                // What is not published whole is not published, unless only the reply was lost.
+                let is_published = reader.stats().manifest == of.manifest_id;
+                assert!(!is_published || reader.stats().summary_bytes > 0);
                 crate::world::assert_no_key_lost(&reader, 0..300).await;
             }
             world.publisher.publish(&of).await.unwrap();
@@ -249,6 +252,142 @@ async fn cleaning_removes_what_no_checkpoint_keeps() {
     assert_eq!(world.publisher.clean().await.unwrap(), cleaned(0, 0));
     assert_eq!(world.bytes(&world.object("notes.txt")).await, "mine");
     assert_exact_and_denying(&world.reader().await, 0..900).await;
+}
+
+/// A publisher whose requests are its own.
+async fn publisher_apart(world: &World) -> (Arc<Publisher>, Arc<Faulty>) {
+    let store = Faulty::over(world.store.clone());
+    let bucket = Bucket::open(ROOT, store.clone()).await.unwrap();
+    (Arc::new(Publisher::new(bucket, options())), store)
+}
+
+/// The next checkpoint has these keys more.
+fn keys_of(round: u64) -> std::ops::Range<u64> {
+    100 * round..100 * (round + 1)
+}
+
+async fn next_checkpoint(world: &World, round: u64) -> CheckpointCreateResult {
+    world.fill(keys_of(round)).await;
+    checkpoint(&world.db).await
+}
+
+/// A cleaner that removed what was stored and not yet named by `sieve/current` left each new
+/// reader without a summary. It may run at any moment of a publication.
+#[tokio::test]
+async fn cleaning_at_any_request_of_a_publication_leaves_its_summary() {
+    let world = World::new().await;
+    let first = next_checkpoint(&world, 0).await;
+    let (publisher, store) = publisher_apart(&world).await;
+    publisher.publish(&first).await.unwrap();
+    for round in 1.. {
+        let of = next_checkpoint(&world, round).await;
+        store.hold_after(round - 1, Fault::Hold, |_, _| true);
+        let publishing = tokio::spawn({
+            let publisher = publisher.clone();
+            async move { publisher.publish(&of).await }
+        });
+        let is_held = store.holds(&publishing).await;
+        world.publisher.clean().await.unwrap();
+        if !is_held {
+            assert!(round > 5, "{round}");
+            break;
+        }
+        store.release();
+        let published = publishing.await.unwrap().unwrap();
+        assert_summary(&world, published.manifest, keys_of(round).end).await;
+    }
+}
+
+/// The other way round: a publication at any moment of a cleaning, of a checkpoint that is made
+/// meanwhile or was made before.
+#[tokio::test]
+async fn a_publication_at_any_request_of_a_cleaning_keeps_its_summary() {
+    let world = World::new().await;
+    let mut last = next_checkpoint(&world, 0).await;
+    world.publisher.publish(&last).await.unwrap();
+    let admin = lsm_sieve_slatedb::slatedb::admin::AdminBuilder::new(ROOT, world.store.clone());
+    let admin = admin.build();
+    let (cleaner, store) = publisher_apart(&world).await;
+    for round in 1.. {
+        // Something to remove, so that there are requests for it.
+        let left = world.object("01J00000000000000000000000.sieve");
+        world.overwrite(&left, "old").await;
+        let before = match round % 2 {
+            0 => None,
+            _ => Some(next_checkpoint(&world, round).await),
+        };
+        store.hold_after(round - 1, Fault::Hold, |_, _| true);
+        let cleaning = tokio::spawn({
+            let cleaner = cleaner.clone();
+            async move { cleaner.clean().await }
+        });
+        if !store.holds(&cleaning).await {
+            assert!(round > 5, "{round}");
+            break;
+        }
+        let of = match before {
+            Some(of) => of,
+            None => next_checkpoint(&world, round).await,
+        };
+        let published = world.publisher.publish(&of).await.unwrap();
+        store.release();
+        assert_eq!(cleaning.await.unwrap().unwrap().segments, 1);
+        assert_summary(&world, published.manifest, keys_of(round).end).await;
+        admin.delete_checkpoint(last.id).await.unwrap();
+        last = of;
+    }
+}
+
+async fn assert_summary(world: &World, manifest: u64, keys: u64) {
+    let reader = world.reader().await;
+    let stats = reader.stats();
+    assert_eq!((stats.manifest, stats.resident_filters), (manifest, 0));
+    assert!(stats.summary_bytes > 0);
+    assert_exact_and_denying(&reader, 0..keys).await;
+}
+
+/// A publisher that remembered the keys of SSTs that are gone made ever larger summaries. After
+/// many compactions its summary is as large as that of a publisher that knows nothing else.
+#[tokio::test]
+async fn a_summary_does_not_grow_with_ssts_that_are_gone() {
+    let world = World::with(settings(true), |publisher| {
+        vec![Arc::new(publisher.policy())]
+    })
+    .await;
+    let keys_of = |round: u64| 500 * round..500 * (round + 1);
+    for round in 0.. {
+        assert!(
+            round < 400,
+            "the keys that were deleted are not compacted away"
+        );
+        world.fill(keys_of(round)).await;
+        if let Some(old) = round.checked_sub(4) {
+            let mut batch = WriteBatch::new();
+            keys_of(old).for_each(|number| batch.delete(key(number)));
+            world.db.write(batch).await.unwrap();
+        }
+        // The compactor keeps up.
+        while world.db.manifest().l0().len() > 6 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let of = checkpoint(&world.db).await;
+        world.publisher.publish(&of).await.unwrap();
+        if round % 5 != 4 {
+            continue;
+        }
+        let at = world.summary(of.manifest_id);
+        let here = world.bytes(&at).await.len();
+        world.remove(&at).await;
+        elsewhere(&world).await.publish(&of).await.unwrap();
+        let there = world.bytes(&at).await.len();
+        assert!(here.abs_diff(there) * 20 <= there, "{here} {there}");
+        // Of each key that ever was, there would be ten bits.
+        let of_all = keys_of(round).end * 10 / 8;
+        if round >= 19 && 2 * there as u64 <= of_all {
+            let present = keys_of(round - 3).start..keys_of(round).end;
+            return assert_exact_and_denying(&world.reader().await, present).await;
+        }
+    }
 }
 
 fn cleaned(summaries: u64, segments: u64) -> lsm_sieve_slatedb::Cleaned {
