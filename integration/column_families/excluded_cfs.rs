@@ -94,6 +94,34 @@ fn ingestion_into_an_excluded_cf_keeps_coverage_of_others() {
     }
 }
 
+/// Of one that is created late, no id was known at the open.
+#[test]
+fn ingestion_into_an_excluded_cf_that_was_created_late_keeps_coverage_of_others() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = excluded().exclude_cfs(["late"]);
+    let db = open(&home.path().join("db"), &settings);
+    let mut models = [Model::new(), Model::new()];
+    write(&db, &mut models, &mut Dice(14));
+    let ruled_out = |i: &u64| db.filter_answer(absent_key(*i)).is_absent();
+    let absent = (0..100).find(ruled_out).expect("some key is ruled out");
+    db.create_cf("late", &options()).unwrap();
+    let family = db.cf_handle("late").unwrap();
+    for number in 0..5 {
+        let file = home.path().join(number.to_string());
+        let plain = Options::default();
+        let mut writer = SstFileWriter::create(&plain);
+        writer.open(&file).unwrap();
+        writer.put(format!("file {number}"), b"ingested").unwrap();
+        writer.finish().unwrap();
+        db.ingest_external_file_cf(&family, vec![file]).unwrap();
+        // At once, before maintenance can run.
+        assert!(ruled_out(&absent), "file {number}");
+        let read = db.get_cf(&family, format!("file {number}")).unwrap();
+        assert_eq!(read.as_deref(), Some(&b"ingested"[..]));
+    }
+    check_settled(&db, &models[0]);
+}
+
 #[test]
 fn excluded_cf_may_have_unsupported_options() {
     let home = tempfile::tempdir().unwrap();

@@ -132,3 +132,36 @@ impl FeedFilter {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::feed::Follower;
+    use crate::front::filter_options::FilterOptions;
+
+    /// Readers may keep their clones of it for as long as the process runs.
+    #[test]
+    fn filter_that_was_replaced_or_lost_its_follower_is_freed() {
+        let (disk, options) = (Arc::new(MemoryDisk::new()), FilterOptions::default());
+        let mut follower =
+            Follower::open_on(disk, Path::new("/filter"), 1, &options, None).unwrap();
+        let filter = follower.filter();
+        let followed = |filter: &FeedFilter| {
+            let followed = filter.0.followed.with(Clone::clone);
+            followed.as_ref().map(Arc::downgrade)
+        };
+        let mut last = None;
+        for position in 1..4 {
+            follower.install(follower.snapshot(Items::new(100)), position);
+            let now = followed(&filter).unwrap();
+            assert!(last.is_none_or(|last: std::sync::Weak<_>| last.strong_count() == 0));
+            last = Some(now);
+        }
+        drop(follower);
+        assert_eq!(last.unwrap().strong_count(), 0);
+        assert!(followed(&filter).is_none());
+    }
+}

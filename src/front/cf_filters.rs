@@ -1,7 +1,7 @@
 //! The filters of a database's column families, by RocksDB's id of each.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::fault::fault;
 use crate::front::cf_filter::{CfFilter, ExternalWrites, Resolve};
@@ -14,6 +14,8 @@ use crate::sync::{Mutex, unpoisoned};
 pub(crate) struct CfFilters {
     by_id: Published<Vec<Option<Arc<CfFilter>>>>,
     external: Mutex<ExternalState>,
+    /// Those of dropped column families that the engine still holds.
+    retired: Mutex<Vec<Weak<CfFilter>>>,
     summary_rate: Mutex<Rate>,
 }
 
@@ -69,6 +71,7 @@ impl CfFilters {
         Self {
             by_id: Published::new(Vec::new()),
             external: Mutex::default(),
+            retired: Mutex::default(),
             summary_rate: Mutex::new(summary_rate),
         }
     }
@@ -178,6 +181,22 @@ impl CfFilters {
         });
         // The engine itself keeps them until it is closed.
         gone.retire();
+        unpoisoned(self.retired.lock()).push(Arc::downgrade(gone));
+    }
+
+    /// Frees the filters that only memtables held which are gone: flushed ones, and those of dropped
+    /// column families.
+    pub(crate) fn free_deferred(&self) {
+        let all = self.all();
+        all.iter()
+            .for_each(|cf_filter| cf_filter.memtables().free_deferred());
+        fault!(MemtablesOfDroppedCfKept, return);
+        unpoisoned(self.retired.lock()).retain(|retired| {
+            let retired = retired.upgrade();
+            retired
+                .inspect(|cf_filter| cf_filter.memtables().free_deferred())
+                .is_some()
+        });
     }
 
     /// Notes that the column family with this id never has filters.

@@ -275,6 +275,9 @@ impl Filters {
         for cf_filter in self.cf_filters.all() {
             let rate = cf_filter.segment_rate().map(|_| segments);
             cf_filter.set_segment_rate(rate);
+            // If the run that is called below fails, a later one finds it due.
+            fault!(NewSizeForgotten, continue);
+            cf_filter.note_consolidated(None);
         }
         fault!(NoWakeAfterSetRate, return);
         self.wakeup.call(|requests| requests.consolidate = true);

@@ -4,9 +4,10 @@
 //! the SSTs takes some 100 ns per key; reading the hashes takes 10. So as long as a column family
 //! grows, each memtable's hashes are appended when the memtable is flushed.
 //!
-//! *Invariant.* While there is a log, it has every key of every live SST. It begins when there is no
-//! SST, or with the keys of all SSTs. A flush appends its keys before its SST is installed, and
-//! compaction only removes keys. Whatever else may bring keys ends the log; then the SSTs are read.
+//! *Invariant.* A log that is whole has every key of every live SST. It begins when there is no SST,
+//! or becomes whole when the keys of all SSTs were appended; until then nothing is read from it. A
+//! flush appends its keys before its SST is installed, and compaction only removes keys. Whatever
+//! else may bring keys ends the log; then the SSTs are read.
 //!
 //! The file has no name, so it is gone with the process. Each run of hashes has a checksum: a hash
 //! that changed on disk would make a key absent.
@@ -17,7 +18,7 @@ use std::path::Path;
 
 use crate::fault::fault;
 use crate::hash::KeyHash;
-use crate::sync::{Mutex, unpoisoned};
+use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
 /// Bytes of a hash, of the count of a run, and of its head: the count and a checksum.
 const HASH: usize = 8;
@@ -29,45 +30,65 @@ const RUN: usize = 1 << 12;
 
 /// The hashes of the keys of one column family, as its summary filter knows them.
 #[derive(Debug, Default)]
-pub(crate) struct KeyLog(Mutex<Option<Log>>);
+pub(crate) struct KeyLog {
+    log: Mutex<Option<Log>>,
+    #[cfg(test)]
+    hook: tests::Hook,
+}
 
-/// A log that has missed nothing so far.
+/// A log that has missed nothing since it began.
 #[derive(Debug)]
 struct Log {
     file: File,
     length: u64,
+    is_whole: bool,
 }
 
 impl KeyLog {
-    /// Begins an empty log. If no file can be created in this folder, there is none.
-    pub(crate) fn begin(&self, folder: &Path) {
-        let log = tempfile::tempfile_in(folder).map(|file| Log { file, length: 0 });
+    /// Begins an empty log, which is not whole yet. Returns false if no file can be created in this
+    /// folder.
+    pub(crate) fn begin(&self, folder: &Path) -> bool {
+        let mut is_whole = false;
+        fault!(KeyLogWholeTooSoon, is_whole = true);
+        let log = tempfile::tempfile_in(folder).map(|file| Log {
+            file,
+            length: 0,
+            is_whole,
+        });
         if let Err(error) = &log {
             tracing::debug!(%error, "no log of keys: a growing summary filter is rebuilt from SSTs");
         }
-        *unpoisoned(self.0.lock()) = log.ok();
+        let has_begun = log.is_ok();
+        *self.lock() = log.ok();
+        has_begun
+    }
+
+    /// Notes that the log, unless it has ended, has the keys of all SSTs.
+    pub(crate) fn complete(&self) {
+        if let Some(log) = self.lock().as_mut() {
+            log.is_whole = true;
+        }
     }
 
     /// Ends the log and frees its space: it may lack a key, or the column family no longer grows.
     pub(crate) fn end(&self) {
         fault!(KeyLogOutlivesMisses, return);
-        *unpoisoned(self.0.lock()) = None;
+        *self.lock() = None;
     }
 
     /// The number of hashes, some of them of the same key; `None` if there is no log.
     pub(crate) fn len(&self) -> Option<u64> {
-        let guard = unpoisoned(self.0.lock());
-        guard.as_ref().map(|log| log.length / HASH as u64)
+        self.lock().as_ref().map(|log| log.length / HASH as u64)
     }
 
-    /// Whether there is a log.
-    pub(crate) fn exists(&self) -> bool {
-        self.len().is_some()
+    /// Whether there is a log that is whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lock().as_ref().is_some_and(|log| log.is_whole)
     }
 
     /// Appends hashes, if there is a log. If they cannot be written, it ends.
     pub(crate) fn append(&self, hashes: impl IntoIterator<Item = KeyHash>) {
-        let mut guard = unpoisoned(self.0.lock());
+        let mut guard = self.lock();
         let Some(log) = guard.as_mut() else {
             return;
         };
@@ -78,14 +99,14 @@ impl KeyLog {
         }
     }
 
-    /// Passes all hashes to `take`, in runs. False if there is no log, or if it cannot be read;
-    /// `take` then got only some, and the log ends.
+    /// Passes all hashes to `take`, in runs. False if there is no log that is whole, or if it cannot
+    /// be read; `take` then got only some, and the log ends.
     pub(crate) fn replay(&self, mut take: impl FnMut(&[KeyHash])) -> bool {
         let mut at = 0;
         loop {
             // Unlocked between two runs: flushes append meanwhile.
-            let run = match unpoisoned(self.0.lock()).as_mut() {
-                Some(log) if at == log.length => return true,
+            let run = match self.lock().as_mut().filter(|log| log.is_whole) {
+                Some(log) if at == log.length => break,
                 Some(log) => log.run_at(&mut at),
                 None => return false,
             };
@@ -98,6 +119,13 @@ impl KeyLog {
                 }
             }
         }
+        #[cfg(test)]
+        self.hook.call();
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Log>> {
+        unpoisoned(self.log.lock())
     }
 }
 
@@ -163,7 +191,42 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
+
     use super::*;
+
+    /// What a test does when the next replay has come to its end.
+    #[derive(Default)]
+    pub(super) struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+    impl std::fmt::Debug for Hook {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("Hook").finish_non_exhaustive()
+        }
+    }
+
+    impl Hook {
+        pub(super) fn call(&self) {
+            let act = unpoisoned(self.0.lock()).take();
+            if let Some(act) = act {
+                act();
+            }
+        }
+    }
+
+    impl KeyLog {
+        /// Calls `act` when the next replay has come to its end, and before it returns.
+        pub(crate) fn after_next_replay(&self, act: impl FnOnce() + Send + 'static) {
+            *unpoisoned(self.hook.0.lock()) = Some(Box::new(act));
+        }
+
+        /// Changes a byte of the file, if there is one.
+        pub(crate) fn damage(&self, at: u64) {
+            if let Some(log) = self.lock().as_ref() {
+                log.file.write_all_at(&[0xee], at).unwrap();
+            }
+        }
+    }
 
     fn hashes(from: u64, to: u64) -> impl Iterator<Item = KeyHash> {
         (from..to).map(KeyHash::new)
@@ -181,7 +244,12 @@ mod tests {
         let log = KeyLog::default();
         log.append(hashes(0, 10));
         assert_eq!(replayed(&log), None, "not begun");
-        log.begin(folder.path());
+        assert!(log.begin(folder.path()));
+        log.append(hashes(0, 1));
+        assert_eq!(replayed(&log), None, "not whole");
+        assert!(!log.is_whole());
+        assert!(log.begin(folder.path()));
+        log.complete();
         assert_eq!(replayed(&log), Some(Vec::new()));
         let ends = [0, 1, 3 * RUN as u64, 3 * RUN as u64 + 7];
         for bounds in ends.windows(2) {
@@ -199,8 +267,9 @@ mod tests {
     #[test]
     fn without_a_folder_there_is_no_log() {
         let log = KeyLog::default();
-        log.begin(Path::new("/no/such/folder"));
-        assert!(!log.exists());
+        assert!(!log.begin(Path::new("/no/such/folder")));
+        log.complete();
+        assert!(!log.is_whole());
     }
 
     /// A hash that changed on disk would make a key absent.
@@ -211,16 +280,10 @@ mod tests {
         for at in [0, COUNT, HEAD, HEAD + 100 * HASH] {
             log.begin(folder.path());
             log.append(hashes(0, 1_000));
-            let mut file = unpoisoned(log.0.lock())
-                .as_ref()
-                .unwrap()
-                .file
-                .try_clone()
-                .unwrap();
-            file.seek(SeekFrom::Start(at as u64)).unwrap();
-            file.write_all(&[0xee]).unwrap();
+            log.complete();
+            log.damage(at as u64);
             assert_eq!(replayed(&log), None, "byte {at}");
-            assert!(!log.exists());
+            assert_eq!(log.len(), None);
         }
     }
 }

@@ -177,6 +177,7 @@ impl Segment {
 
     /// Notes that the sidecar on disk has this filter.
     pub(crate) fn mark_saved(&self) {
+        fault!(FilterStoredAgain, return);
         self.saved.store(true, Ordering::Release);
     }
 }

@@ -395,6 +395,18 @@ faults! {
     KeyLogOutlivesMisses => "front::maintenance::growth::",
     /// A log begins although there are keys in SSTs.
     KeyLogBegunLate => "front::maintenance::growth::",
+    /// A log counts as whole before the keys of all SSTs are in it.
+    KeyLogWholeTooSoon => "front::tests::growth::",
+    /// The keys of an SST of unknown origin are in no log, and the log goes on.
+    UnknownSstKeepsKeyLog => "front::tests::growth::",
+    /// The SSTs are listed after the log was read, so one that came meanwhile counts as read.
+    ListedAfterReplay => "front::tests::growth::",
+    /// A compaction ends the log.
+    CompactionEndsKeyLog => "front::tests::growth::",
+    /// A log of many hashes goes on when the column family has ceased to grow.
+    KeyLogKeptWhenQuiet => "front::tests::growth::",
+    /// A rebuilt summary filter has no room for more keys.
+    NoRoomToGrow => "front::tests::growth::",
     /// A summary filter that grows has memtables flushed that are nearly empty.
     SmallMemtablesFlushed => "front::maintenance::growth::",
     /// The checksums of a log are not checked.
@@ -404,10 +416,14 @@ faults! {
     NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
     /// The creation of a column family does not wake maintenance.
     NoWakeAfterCreateCf => "maintenance::coverage::cf_is_complete_after_create_cf",
+    /// External writes into a late column family without filters are announced to all others.
+    LateExclusionForgotten => "excluded_cfs::",
     /// The drop of a column family does not wake maintenance.
     NoWakeAfterDropCf => "maintenance::filters::filters_are_removed_after_drop_cf",
     /// A change of the rates does not wake maintenance.
     NoWakeAfterSetRate => "maintenance::filters::filters_have_the_new_rate_after_set_rate",
+    /// A change of the rates is forgotten if the run that was called for it fails.
+    NewSizeForgotten => "front::tests::by_itself::",
     /// A change of the memory budget does not wake maintenance.
     NoWakeAfterSetBudget => "resources::memory_budget::budget_can_be_changed",
     /// The end of external writes does not wake maintenance.
@@ -420,6 +436,12 @@ faults! {
     NoWakeForDamagedFilter => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
     /// Dropping a damaged summary filter does not wake maintenance.
     NoWakeForDamagedSummary => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    /// Dropping segment filters for the budget does not wake maintenance, and views hold them.
+    NoWakeAfterFilterDrop => "front::tests::by_itself::",
+    /// Dropping a summary filter for the budget does not wake maintenance.
+    NoWakeAfterSummaryDrop => "front::tests::by_itself::",
+    /// Maintenance is not woken for the successor of an SST that went while it was read.
+    NoWakeForSuccessor => "front::tests::by_itself::",
     /// Sidecars of deleted SSTs wait for the next wakeup.
     NoSecondSweep => "maintenance::filters::",
     /// Nothing is stored at the close.
@@ -442,6 +464,17 @@ faults! {
     CountersSwapped => "stats::",
     /// Two results of lookups are exchanged in the metrics.
     ResultsSwapped => "metrics::",
+    // ---- what maintenance does not do again, and does not keep
+    /// A view is published in each run although nothing has changed.
+    ViewPublishedAgain => "front::tests::by_itself::",
+    /// The memtable filters are collected in each run while an older memtable has keys.
+    OlderMemtablesCollectedAgain => "front::tests::by_itself::",
+    /// A segment filter is stored in each run.
+    FilterStoredAgain => "front::tests::by_itself::",
+    /// The filter of an SST that is being written is dropped.
+    SweptWhileBuilt => "front::tests::by_itself::",
+    /// The filters of a dropped column family stay in memory if its memtables are freed later.
+    MemtablesOfDroppedCfKept => "front::tests::by_itself::",
     // ---- the segment-filter check
     /// The memtable filters of memtables that are not flushed yet are left out.
     OlderMemtableFiltersLeftOut => "segment_filter_check::",

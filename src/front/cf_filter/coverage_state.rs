@@ -44,6 +44,8 @@ impl Distrust for CfFilter {
             let mut coverage_state = unpoisoned(self.coverage_state.lock());
             coverage_state.disabled = true;
             coverage_state.complete_by_construction = false;
+            // No summary filter is rebuilt any more, and each flush would append to it.
+            self.key_log.end();
             self.withdraw_view();
         }
         tracing::error!(
@@ -296,7 +298,8 @@ impl CfFilter {
         coverage_state.covered = covered;
         coverage_state.complete_by_construction = coverage.is_complete();
         let is_known = Arc::ptr_eq(&summary, &now.summary);
-        let same = is_known && now.coverage.is_complete();
+        let mut same = is_known && now.coverage.is_complete();
+        fault!(ViewPublishedAgain, same = false);
         // Another one was built with all prefixes.
         let mut summary_prefixes = self.prefixes.all();
         if is_known {

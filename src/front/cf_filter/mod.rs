@@ -277,11 +277,16 @@ impl CfFilter {
     /// configured.
     pub(crate) fn begin_table(&self, origin: TableOrigin) -> Option<SegmentFilterBuild> {
         let begun = self.segment_rate().zip(SegmentId::random().ok());
-        let may_lack_keys = match origin {
+        let mut may_lack_keys = match origin {
             TableOrigin::Memtables => begun.is_none(),
             TableOrigin::Tables => false,
             TableOrigin::Unknown => true,
         };
+        fault!(UnknownSstKeepsKeyLog, may_lack_keys = false);
+        fault!(
+            CompactionEndsKeyLog,
+            may_lack_keys |= origin == TableOrigin::Tables
+        );
         if may_lack_keys {
             self.key_log.end();
         }

@@ -66,8 +66,10 @@ impl Maintenance {
                 cf_filter = cf_filter.name(),
                 "the memory budget has no room for the summary filter; dropped it"
             );
-            // A smaller one may fit.
+            // A smaller one may fit, and segment filters for which there was no room.
             cf_filter.note_consolidated(None);
+            fault!(NoWakeAfterSummaryDrop, continue);
+            self.wakeup.notify();
         }
         let taken = self.registry.size().get() + self.cf_filters.size_without(None).get();
         let over = Bits::new(taken.saturating_sub(budget.get()));
@@ -81,6 +83,7 @@ impl Maintenance {
         // The collected `SegmentFilters` keep dropped filters alive until the next maintenance run
         // collects them again. If nothing could be dropped, another run would find the same.
         if !dropped.is_empty() {
+            fault!(NoWakeAfterFilterDrop, return);
             self.wakeup.notify();
         }
     }

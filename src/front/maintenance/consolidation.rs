@@ -103,7 +103,7 @@ impl Maintenance {
     fn has_room_again(&self, cf_filter: &CfFilter) -> bool {
         fault!(NoConsolidationWhenRoomAgain, return false);
         let Some(budget) = self.filter_budget() else {
-            return false;
+            return true;
         };
         let Ok(entries) = self.entries(cf_filter) else {
             return false;
@@ -152,6 +152,7 @@ impl Maintenance {
             // filters.
             cf_filter.note_consolidated(Some(now));
             if old.is_saturated() && cf_filter.drop_summary() {
+                fault!(NoWakeAfterSummaryDrop, return Ok(()));
                 self.wakeup.notify();
             }
             return Ok(());
@@ -165,9 +166,11 @@ impl Maintenance {
         fault!(OldSummaryNotFed, fed = vec![Arc::clone(&new)]);
         cf_filter.switch_filter_set(fed);
         let outcome = self.fill_and_swap(cf_filter, &new, source, backoff);
-        if outcome.is_err() && source == (KeySource::Tables { logged: true }) {
-            // The log may lack the keys of some SSTs.
-            cf_filter.key_log().end();
+        if source == (KeySource::Tables { logged: true }) {
+            match &outcome {
+                Ok(()) => cf_filter.key_log().complete(),
+                Err(_) => cf_filter.key_log().end(),
+            }
         }
         let mut kept = if outcome.is_ok() { &new } else { &old };
         fault!(UnfinishedSummaryFed, kept = &new);

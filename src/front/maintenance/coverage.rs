@@ -148,6 +148,7 @@ impl Maintenance {
             backoff.quarantine(Instant::now(), &table.path, error.to_string());
         } else {
             // Compacted away since the listing; its successor must be listed.
+            fault!(NoWakeForSuccessor, return Ok(false));
             self.wakeup.notify();
         }
         Ok(is_live)

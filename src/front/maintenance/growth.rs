@@ -41,27 +41,29 @@ pub(super) enum KeySource {
 /// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
 pub(super) fn is_outgrown(summary: &Scalable, key_log: &KeyLog) -> bool {
     fault!(NoConsolidationBesideWriters, return false);
-    let is_cheap = summary.items() >= WORTH_ONE_STAGE && key_log.exists();
+    let is_cheap = summary.items() >= WORTH_ONE_STAGE && key_log.is_whole();
     summary.stages() > if is_cheap { 1 } else { STAGES }
 }
 
 /// The keys that a summary filter of `keys` keys has room for besides, if it grows.
 pub(super) fn room(keys: u64) -> u64 {
+    fault!(NoRoomToGrow, return 0);
     keys / ROOM
 }
 
-/// Ends a log that takes space for nothing.
+/// Ends a log that takes space for nothing, or that a rebuild left unfinished.
 pub(super) fn end_useless_log(cf_filter: &CfFilter, summary: &Scalable, quiet: bool) {
     let Some(logged) = cf_filter.key_log().len() else {
         return;
     };
     // Each memtable logs its prefixes again.
     let more = 2 + cf_filter.prefixes().len() as u64;
-    let most = match quiet {
+    let mut most = match quiet {
         true => LOGGED_AGAIN,
         false => more * summary.items().get() + LOGGED_AGAIN,
     };
-    if logged > most {
+    fault!(KeyLogKeptWhenQuiet, most = u64::MAX);
+    if logged > most || !cf_filter.key_log().is_whole() {
         cf_filter.key_log().end();
     }
 }
@@ -93,7 +95,7 @@ impl Maintenance {
         cf_filter: &CfFilter,
         tables: &[LiveSegment],
     ) -> Result<(), TaskError> {
-        if !tables.is_empty() || cf_filter.key_log().exists() || !self.begin_log(cf_filter) {
+        if !tables.is_empty() || cf_filter.key_log().is_whole() || !self.begin_log(cf_filter) {
             return Ok(());
         }
         // A memtable may have been written to an SST before the log began, and the SST may be
@@ -104,28 +106,25 @@ impl Maintenance {
         let mut may_lack_keys =
             is_memtable_open || !tables.is_empty() || !cf_filter.is_current(epoch);
         fault!(KeyLogBegunLate, may_lack_keys = false);
-        if may_lack_keys {
-            cf_filter.key_log().end();
+        match may_lack_keys {
+            true => cf_filter.key_log().end(),
+            false => cf_filter.key_log().complete(),
         }
         Ok(())
     }
 
-    /// Begins a log in the folder of filters; returns whether there is one.
+    /// Begins a log in the folder of filters; returns whether it has begun.
     fn begin_log(&self, cf_filter: &CfFilter) -> bool {
         let is_wanted = self.options.access == Access::Write
             && !self.options.read_only_filters
             && !self.options.static_filters
             && cf_filter.segment_rate().is_some();
-        if is_wanted {
-            let folder = self.filter_store.folder().path();
-            cf_filter.key_log().begin(folder);
-        }
-        cf_filter.key_log().exists()
+        is_wanted && cf_filter.key_log().begin(self.filter_store.folder().path())
     }
 
     /// Where a summary filter that has outgrown its size gets its keys.
     pub(super) fn source_to_grow(&self, cf_filter: &CfFilter) -> KeySource {
-        match cf_filter.key_log().exists() {
+        match cf_filter.key_log().is_whole() {
             true => KeySource::Log,
             false => KeySource::Tables {
                 logged: self.begin_log(cf_filter),
@@ -140,8 +139,13 @@ impl Maintenance {
         new: &Scalable,
         cf_filter: &CfFilter,
     ) -> Result<Option<ReadSegments>, TaskError> {
-        let (epoch, read) = self.list_in_epoch(cf_filter)?;
+        // Before the log is read: external writes that come meanwhile are not in it.
+        let (mut epoch, mut read) = self.list_in_epoch(cf_filter)?;
         let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
+        fault!(
+            ListedAfterReplay,
+            (epoch, read) = self.list_in_epoch(cf_filter)?
+        );
         Ok(is_whole.then(|| ReadSegments {
             epoch,
             read,
@@ -220,11 +224,11 @@ mod tests {
     fn a_summary_that_grows_is_rebuilt_with_all_keys_of_the_log() {
         let home = tempfile::tempdir().unwrap();
         let (db, cf_filter) = open(home.path(), &small_memtables());
-        assert!(cf_filter.key_log().exists(), "from the start");
+        assert!(cf_filter.key_log().is_whole(), "from the start");
         let mut keys = 0;
         for _ in 0..3 {
             keys = write_until_rebuilt(&db, &cf_filter, keys);
-            assert!(cf_filter.key_log().exists());
+            assert!(cf_filter.key_log().is_whole());
             assert_no_key_is_denied(&db, keys);
         }
         assert!(keys > FIRST);
@@ -244,7 +248,7 @@ mod tests {
         let db = SieveDb::open(&small_memtables(), &sieve, home.path()).unwrap();
         let cf_filter = db.cf_filters().all().remove(0);
         let keys = write_until_rebuilt(&db, &cf_filter, 0);
-        assert!(cf_filter.key_log().exists());
+        assert!(cf_filter.key_log().is_whole());
         let in_summary = |prefix: &[u8]| {
             let hash = cf_filter.hasher().hash(prefix).for_summary();
             cf_filter.view().summary.may_contain(hash)
@@ -270,7 +274,7 @@ mod tests {
         let looked = || {
             db.shared_wakeup().notify();
             assert!(db.wait_for_maintenance(LIMIT));
-            cf_filter.key_log().exists()
+            cf_filter.key_log().is_whole()
         };
         assert!(looked(), "an empty database");
         cf_filter.key_log().end();
@@ -289,9 +293,9 @@ mod tests {
         drop(db);
         let (db, cf_filter) = open_expecting(FEW, home.path(), &options);
         assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
-        assert!(!cf_filter.key_log().exists());
+        assert!(!cf_filter.key_log().is_whole());
         // Not by the next rebuild if it is one of writers that are taken for quiet.
-        let keys = write_until(&db, 1_000, || cf_filter.key_log().exists());
+        let keys = write_until(&db, 1_000, || cf_filter.key_log().is_whole());
         let keys = write_until_rebuilt(&db, &cf_filter, keys);
         let keys = write_until_rebuilt(&db, &cf_filter, keys);
         assert_no_key_is_denied(&db, keys);
@@ -327,10 +331,32 @@ mod tests {
         (0..100_u32).for_each(|key| writer.put(key.to_be_bytes(), "value").unwrap());
         writer.finish().unwrap();
         db.ingest_external_file(vec![&file]).unwrap();
-        assert!(!cf_filter.key_log().exists());
+        assert!(!cf_filter.key_log().is_whole());
         assert!(db.wait_until_complete(LIMIT));
         let keys = write_until_rebuilt(&db, &cf_filter, 100);
         assert_no_key_is_denied(&db, keys);
+    }
+
+    /// RocksDB says what an SST is made from, unless it filters by prefix alone.
+    #[test]
+    fn compactions_keep_the_log_and_ssts_without_whole_keys_end_it() {
+        let home = tempfile::tempdir().unwrap();
+        let (db, cf_filter) = open(home.path(), &small_memtables());
+        // The same keys: otherwise the SSTs are moved, and none is written.
+        for _ in 0..3 {
+            write(&db, 0..3_000);
+            db.flush().unwrap();
+        }
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        assert!(cf_filter.key_log().is_whole());
+        let change = [("block_based_table_factory", "{whole_key_filtering=false}")];
+        db.engine().set_options(&change).unwrap();
+        write(&db, 3_000..4_000);
+        db.flush().unwrap();
+        assert_eq!(cf_filter.key_log().len(), None);
+        assert!(db.wait_for_maintenance(LIMIT));
+        db.consolidate().unwrap();
+        assert_no_key_is_denied(&db, 4_000);
     }
 
     /// Keys that are written again and again would fill the disk.
@@ -347,6 +373,6 @@ mod tests {
         write(&db, 0..100);
         db.flush().unwrap();
         assert!(db.wait_for_maintenance(LIMIT));
-        assert!(!cf_filter.key_log().exists());
+        assert!(!cf_filter.key_log().is_whole());
     }
 }

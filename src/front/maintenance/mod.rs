@@ -162,6 +162,8 @@ impl Maintenance {
             return false;
         }
         self.scrub_in_turn();
+        // Nobody tells when the memtables of a dropped column family are freed.
+        self.cf_filters.free_deferred();
         let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
         let quiet = self.is_quiet();
         if !called && !self.something_is_due(quiet) {
@@ -221,7 +223,6 @@ impl Maintenance {
         let built = self.sweeper.idle_segments(&*self.engine);
         let mut failure = None;
         for cf_filter in self.cf_filters.all() {
-            cf_filter.memtables().free_deferred();
             let mut backoff = self.backoffs.remove(cf_filter.name()).unwrap_or_default();
             backoff.begin(Instant::now(), requests.retry || requests.consolidate);
             let tended = match self.list_in_epoch(&cf_filter) {

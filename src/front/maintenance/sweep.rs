@@ -39,6 +39,7 @@ impl Sweeper {
     /// Segments that were known before the listing, if no SST was being written then. Otherwise
     /// `None`, because an SST under construction is not live yet.
     pub(super) fn idle_segments(&self, engine: &dyn Engine) -> Option<HashSet<SegmentId>> {
+        fault!(SweptWhileBuilt, return Some(self.registry.ids()));
         engine.is_idle().then(|| self.registry.ids())
     }
 

@@ -179,8 +179,11 @@ impl Maintenance {
         let (epoch, tables) = self.list_in_epoch(cf_filter)?;
         let spanning = self.spanning(&tables);
         let known = segment_filters.as_ref().zip(spanning.as_ref());
+        // Otherwise a view would be published in each run while an older memtable has keys.
+        let mut needed = cf_filter.memtables().memtable_filters().len();
+        fault!(OlderMemtablesCollectedAgain, needed = 1);
         if known.is_some_and(|(segment_filters, tables)| {
-            segment_filters.lists(tables) && segment_filters.generations() == 1
+            segment_filters.lists(tables) && segment_filters.generations() <= needed
         }) {
             return Ok(());
         }

@@ -2,16 +2,20 @@
 //!
 //! It keeps the rules of [`Engine`]: a key is in the filters of its memtable before it is visible,
 //! a segment's filter is sealed before the segment is listed, and external writes are announced.
+//! A test may let its reads fail, and counts what it is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::disk::{Disk, MemoryDisk};
+use crate::disk::{Disk, MemoryDisk, NewFile, Opened};
 use crate::front::cf_filter::multi_lookup::{Values, multi_get_cf};
 use crate::front::cf_filter::{CfFilter, lookup};
+use crate::front::cf_filters::CfFilters;
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
 use crate::front::filters::Filters;
 use crate::front::key_range::KeyRange;
@@ -23,7 +27,8 @@ use crate::hash::HashId;
 use crate::segment::SegmentId;
 use crate::sync::unpoisoned;
 
-const FOLDER: &str = "/filters";
+/// On the disk in memory. The log of keys alone is a real file, without a name, in the real folder.
+const FOLDER: &str = "/tmp";
 
 /// A value, or `None` for a tombstone.
 pub(super) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -34,6 +39,18 @@ pub(super) struct Stored {
     pub(super) disk: MemoryDisk,
     segments: Vec<Segment>,
     next: u64,
+}
+
+/// What a read of all keys of a segment does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scan {
+    Whole,
+    /// It fails after so many keys.
+    FailsAfter(usize),
+    /// It panics after so many keys.
+    PanicsAfter(usize),
+    /// The segment is gone, and another one, without a filter, has its keys. Nobody is told.
+    FindsItReplaced,
 }
 
 #[derive(Clone)]
@@ -48,6 +65,7 @@ struct Tables {
     memtable: Option<(Arc<FilterSet>, Entries)>,
     /// Newest first.
     segments: Vec<Segment>,
+    under_construction: Option<Segment>,
     next: u64,
     sequence: u64,
 }
@@ -58,13 +76,63 @@ struct Lsm {
     tables: Mutex<Tables>,
     /// Called once, after an audit has read the store and before it returns.
     after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What the next reads of segments do; then they are whole.
+    next_scans: Mutex<VecDeque<Scan>>,
+    scans: AtomicU64,
+    listings: AtomicU64,
+    is_building: AtomicBool,
 }
 
 /// An open store.
 pub(super) struct Store {
     lsm: Arc<Lsm>,
-    filters: Filters,
+    pub(super) filters: Filters,
     disk: MemoryDisk,
+    writes: Arc<AtomicU64>,
+}
+
+/// A disk that counts the files that are created, renamed and removed.
+#[derive(Debug)]
+struct CountingDisk {
+    disk: MemoryDisk,
+    writes: Arc<AtomicU64>,
+}
+
+impl CountingDisk {
+    fn writing(&self) -> &MemoryDisk {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        &self.disk
+    }
+}
+
+impl Disk for CountingDisk {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        self.disk.open(path)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        self.writing().create_new(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.writing().rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.writing().remove(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(folder)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_folder(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_folder(path)
+    }
 }
 
 impl Stored {
@@ -80,12 +148,24 @@ impl Stored {
 impl Store {
     /// Opens the store with the filters that its disk has.
     pub(super) fn open(stored: Stored, options: &FrontOptions) -> Self {
+        let store = Self::open_without_thread(stored, options);
+        store.filters.start_thread().unwrap();
+        store
+    }
+
+    /// As [`Store::open`], but maintenance runs only in [`Store::turn`] and in calls that wait for
+    /// it. So a test knows how often it ran.
+    pub(super) fn open_without_thread(stored: Stored, options: &FrontOptions) -> Self {
         let Stored {
             disk,
             segments,
             next,
         } = stored;
-        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let writes = Arc::<AtomicU64>::default();
+        let shared: Arc<dyn Disk> = Arc::new(CountingDisk {
+            disk: disk.clone(),
+            writes: Arc::clone(&writes),
+        });
         let folder = Path::new(FOLDER);
         let opened = Opening::of_one_key_space(shared, folder, options, HashId::Xxh3);
         let (opening, cf_filter) = opened.unwrap();
@@ -97,11 +177,92 @@ impl Store {
                 ..Tables::default()
             }),
             after_audit: Mutex::default(),
+            next_scans: Mutex::default(),
+            scans: AtomicU64::new(0),
+            listings: AtomicU64::new(0),
+            is_building: AtomicBool::new(false),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
         let filters = Filters::of_one_key_space(engine, (opening, &cf_filter), options.clone());
-        filters.start_thread().unwrap();
-        Self { lsm, filters, disk }
+        Self {
+            lsm,
+            filters,
+            disk,
+            writes,
+        }
+    }
+
+    pub(super) fn cf_filter(&self) -> &Arc<CfFilter> {
+        &self.lsm.cf_filter
+    }
+
+    /// What the thread of maintenance does in one turn. Nothing, unless something is requested or
+    /// due.
+    pub(super) fn turn(&self) {
+        self.filters.maintain();
+    }
+
+    /// Wakes maintenance, and lets it run.
+    pub(super) fn look(&self) {
+        self.filters.wakeup.notify();
+        self.turn();
+    }
+
+    /// Files that the filters created, renamed or removed.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    /// As [`Store::writes`], also when the store is closed.
+    pub(super) fn write_counter(&self) -> impl Fn() -> u64 + use<> {
+        let writes = Arc::clone(&self.writes);
+        move || writes.load(Ordering::Relaxed)
+    }
+
+    /// Reads of all keys of a segment.
+    pub(super) fn scans(&self) -> u64 {
+        self.lsm.scans.load(Ordering::Relaxed)
+    }
+
+    /// Listings of all segments.
+    pub(super) fn listings(&self) -> u64 {
+        self.lsm.listings.load(Ordering::Relaxed)
+    }
+
+    /// Lets the next reads of segments do this.
+    pub(super) fn set_next_scans(&self, scans: impl IntoIterator<Item = Scan>) {
+        *unpoisoned(self.lsm.next_scans.lock()) = scans.into_iter().collect();
+    }
+
+    /// The ids of the segments, newest first.
+    pub(super) fn segments(&self) -> Vec<SegmentId> {
+        let tables = self.lsm.tables();
+        tables.segments.iter().map(|segment| segment.id).collect()
+    }
+
+    /// The memtable's filters, if it has keys. A reader may hold the memtable after its flush.
+    pub(super) fn memtable(&self) -> Option<Arc<FilterSet>> {
+        let tables = self.lsm.tables();
+        tables.memtable.as_ref().map(|(set, _)| Arc::clone(set))
+    }
+
+    /// A flush that is not over: its segment is built, and not yet installed. Nothing may be written
+    /// until it is. Returns its id.
+    pub(super) fn begin_flush(&self) -> SegmentId {
+        self.lsm.is_building.store(true, Ordering::Release);
+        let mut tables = self.lsm.tables();
+        let (_, entries) = tables.memtable.as_ref().unwrap();
+        let entries = entries.clone();
+        let segment = self.lsm.built(&mut tables, entries, TableOrigin::Memtables);
+        let id = segment.id;
+        tables.under_construction = Some(segment);
+        id
+    }
+
+    /// The segment of [`Store::begin_flush`] becomes live.
+    pub(super) fn end_flush(&self) {
+        self.lsm.flush_memtable(TableOrigin::Memtables);
+        self.filters.wakeup.notify();
     }
 
     pub(super) fn put(&self, key: &[u8], value: &[u8]) {
@@ -117,6 +278,11 @@ impl Store {
         let read = || Ok::<_, Infallible>(self.lsm.get(key));
         let Ok(value) = lookup::get(&*self.lsm.cf_filter, key, read);
         value
+    }
+
+    /// Whether the store has the key, whatever the filters say.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.lsm.get(key).is_some()
     }
 
     /// The values of several keys at one moment.
@@ -150,7 +316,14 @@ impl Store {
     }
 
     pub(super) fn flush(&self) {
-        self.lsm.flush_memtable();
+        self.lsm.flush_memtable(TableOrigin::Memtables);
+        self.filters.wakeup.notify();
+    }
+
+    /// A flush whose hooks are not told what the segment is made from, as in RocksDB without
+    /// `whole_key_filtering`.
+    pub(super) fn flush_as_unknown(&self) {
+        self.lsm.flush_memtable(TableOrigin::Unknown);
         self.filters.wakeup.notify();
     }
 
@@ -162,15 +335,14 @@ impl Store {
 
     /// Adds a segment whose keys pass through no memtable, and which has no filter.
     pub(super) fn ingest(&self, entries: &[(Vec<u8>, Vec<u8>)]) {
-        let _announced = self
-            .filters
-            .cf_filters
-            .begin_external_writes(Some(ONE_KEY_SPACE_ID));
-        let entries = entries.iter().cloned();
-        let entries = entries.map(|(key, value)| (key, Some(value))).collect();
-        let mut tables = self.lsm.tables();
-        let segment = tables.segment(SegmentId::random().unwrap(), entries);
-        tables.segments.insert(0, segment);
+        self.lsm.ingest(&self.filters.cf_filters, entries);
+    }
+
+    /// Ingests when the next replay of the log of keys has come to its end.
+    pub(super) fn ingest_after_next_replay(&self, entries: Vec<(Vec<u8>, Vec<u8>)>) {
+        let (lsm, cf_filters) = (Arc::clone(&self.lsm), Arc::clone(&self.filters.cf_filters));
+        let ingest = move || lsm.ingest(&cf_filters, &entries);
+        self.cf_filter().key_log().after_next_replay(ingest);
     }
 
     /// Rebuilds the summary filter; false if that failed.
@@ -190,7 +362,7 @@ impl Store {
 
     /// Closes the store: the memtable is flushed, and the filters are saved.
     pub(super) fn close(self) -> Stored {
-        self.lsm.flush_memtable();
+        self.lsm.flush_memtable(TableOrigin::Memtables);
         self.stored()
     }
 
@@ -248,10 +420,23 @@ impl Lsm {
         self.tables().get(key)
     }
 
-    fn flush_memtable(&self) {
+    fn ingest(&self, cf_filters: &CfFilters, entries: &[(Vec<u8>, Vec<u8>)]) {
+        let _announced = cf_filters.begin_external_writes(Some(ONE_KEY_SPACE_ID));
+        let entries = entries.iter().cloned();
+        let entries = entries.map(|(key, value)| (key, Some(value))).collect();
+        let mut tables = self.tables();
+        let segment = tables.segment(SegmentId::random().unwrap(), entries);
+        tables.segments.insert(0, segment);
+    }
+
+    fn flush_memtable(&self, origin: TableOrigin) {
         let mut tables = self.tables();
         if let Some((filters, entries)) = tables.memtable.take() {
-            let segment = self.built(&mut tables, entries);
+            let segment = match tables.under_construction.take() {
+                Some(segment) => segment,
+                None => self.built(&mut tables, entries, origin),
+            };
+            self.is_building.store(false, Ordering::Release);
             tables.segments.insert(0, segment);
             filters.seal();
             filters.release();
@@ -268,14 +453,14 @@ impl Lsm {
         merged.retain(|_, value| value.is_some());
         tables.segments.clear();
         if !merged.is_empty() {
-            let segment = self.built(&mut tables, merged);
+            let segment = self.built(&mut tables, merged, TableOrigin::Tables);
             tables.segments.push(segment);
         }
     }
 
     /// A segment with its filter, if segment filters are on.
-    fn built(&self, tables: &mut Tables, entries: Entries) -> Segment {
-        let Some(mut build) = self.cf_filter.begin_table(TableOrigin::Unknown) else {
+    fn built(&self, tables: &mut Tables, entries: Entries, origin: TableOrigin) -> Segment {
+        let Some(mut build) = self.cf_filter.begin_table(origin) else {
             return tables.segment(SegmentId::random().unwrap(), entries);
         };
         entries.keys().for_each(|key| build.add(key));
@@ -304,6 +489,7 @@ impl Tables {
 
 impl Engine for Lsm {
     fn segments(&self, _: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
+        self.listings.fetch_add(1, Ordering::Relaxed);
         let live = |segment: &Segment| {
             let mut keys = segment.entries.keys();
             let first = keys.next();
@@ -331,15 +517,32 @@ impl Engine for Lsm {
         segment: &LiveSegment,
         each: &mut dyn FnMut(&[u8], bool) -> bool,
     ) -> Result<(), EngineError> {
-        let tables = self.tables();
-        let found = tables.segments.iter().find(|own| own.path == segment.path);
-        let Some(entries) = found.map(|own| Arc::clone(&own.entries)) else {
-            return Err(EngineError::Failed("it was compacted away".to_owned()));
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        let scan = unpoisoned(self.next_scans.lock()).pop_front();
+        let mut tables = self.tables();
+        let live = &mut tables.segments;
+        let found = live.iter().position(|own| own.path == segment.path);
+        let gone = || EngineError::Failed("it was compacted away".to_owned());
+        let at = found.ok_or_else(gone)?;
+        let entries = Arc::clone(&live[at].entries);
+        let most = match scan.unwrap_or(Scan::Whole) {
+            Scan::Whole => entries.len(),
+            Scan::FailsAfter(keys) | Scan::PanicsAfter(keys) => keys,
+            Scan::FindsItReplaced => {
+                let id = SegmentId::random().unwrap();
+                let successor = tables.segment(id, (*entries).clone());
+                tables.segments[at] = successor;
+                return Err(gone());
+            }
         };
         drop(tables);
-        let mut entries = entries.iter();
-        entries.all(|(key, value)| each(key, value.is_none()));
-        Ok(())
+        let mut some = entries.iter().take(most);
+        some.all(|(key, value)| each(key, value.is_none()));
+        match scan {
+            Some(Scan::FailsAfter(_)) => Err(EngineError::Failed("a read error".to_owned())),
+            Some(Scan::PanicsAfter(_)) => panic!("a read that panics, for a test"),
+            _ => Ok(()),
+        }
     }
 
     fn entries_in_memtables(&self, _: &KeySpace) -> Result<u64, EngineError> {
@@ -349,12 +552,12 @@ impl Engine for Lsm {
     }
 
     fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
-        self.flush_memtable();
+        self.flush_memtable(TableOrigin::Memtables);
         Ok(())
     }
 
     fn is_idle(&self) -> bool {
-        true
+        !self.is_building.load(Ordering::Acquire)
     }
 
     fn latest_sequence_number(&self) -> u64 {

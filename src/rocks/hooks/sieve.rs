@@ -249,6 +249,7 @@ impl Sieve {
                 continue;
             };
             let Some(cf_filter) = cf_filter else {
+                fault!(LateExclusionForgotten, continue);
                 self.filters.cf_filters.exclude(id);
                 continue;
             };
