@@ -156,7 +156,7 @@ impl Model for Protocol {
                 let keys = (0..KEYS)
                     .map(|key| 1 << key)
                     .filter(|key| state.visible & key != 0);
-                actions.extend(keys.map(|key| Action::Ask(key)));
+                actions.extend(keys.map(Action::Ask));
             }
             Lookup::Idle => {}
             Lookup::Begun(_) => actions.push(Action::LoadView),
