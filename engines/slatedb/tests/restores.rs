@@ -64,8 +64,10 @@ async fn write(db: &Db, keys: Range<u64>) {
     flush(db).await;
 }
 
+type IsLeft = fn(&str) -> bool;
+
 /// What the restore leaves as it was before it.
-const LEFT: [(&str, fn(&str) -> bool); 5] = [
+const LEFT: [(&str, IsLeft); 5] = [
     ("nothing", |_| false),
     ("sieve/", |path| path.contains("/sieve/")),
     ("sieve/current", |path| path.ends_with("/sieve/current")),
