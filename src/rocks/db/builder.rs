@@ -236,8 +236,8 @@ impl Builder {
 
     /// Opens a database through RocksDB's C API, for programs in other languages: `open` calls it,
     /// with the options and column families that it is given, in the mode of this builder; otherwise
-    /// the error is [`OpenError::Opener`]. They are the builder's with hooks; each column family is there once, and the default one always. Its
-    /// error is the text of RocksDB's.
+    /// the error is [`OpenError::Opener`]. They are the builder's with hooks; each column family is
+    /// there once, and the default one always. Its error is the text of RocksDB's.
     ///
     /// The filters are behind the handle, and end with `rocksdb_close`. [`Sieve::of`](crate::Sieve::of)
     /// finds them.
