@@ -235,6 +235,20 @@ fn a_filter_that_changed_in_memory_is_not_saved() {
     assert_eq!(open(&disk, 1).position(), None);
 }
 
+/// The state of the memory as the filter was taken is what the first save compares with.
+#[test]
+fn a_filter_that_changed_before_its_first_save_is_not_saved() {
+    let disk = MemoryDisk::new();
+    let mut follower = open(&disk, 1);
+    let snapshot = follower.snapshot(Items::new(0));
+    (0..1_000).for_each(|number| snapshot.insert(&key(number)));
+    follower.install(snapshot, 1);
+    let followed = follower.filter().0.followed.with(Option::clone).unwrap();
+    followed.filter.clear_one_bit();
+    assert!(!follower.save());
+    assert_eq!(follower.position(), None);
+}
+
 /// Changes that were lost may have been lost before the last save.
 #[test]
 fn a_distrusted_filter_does_not_come_back() {

@@ -412,3 +412,17 @@ fn random_histories_of_a_log_lose_no_key() {
     let each = [seen.from_log, seen.from_ssts, seen.failed, seen.ended];
     assert!(each.iter().all(|&times| times >= 20), "{seen:?}");
 }
+
+/// A log that began meanwhile would lack the keys of the external writes.
+#[test]
+fn log_that_begins_within_external_writes_is_not_whole() {
+    let mut grown = Grown::new(FEW);
+    let entries = grown.ingested(100);
+    let announced = grown.store.cf_filter().begin_external_writes();
+    grown.look();
+    assert!(!grown.has_log());
+    grown.store.ingest(&entries);
+    drop(announced);
+    grown.write_until_rebuilt();
+    grown.check();
+}
