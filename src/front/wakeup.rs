@@ -154,3 +154,20 @@ impl Wakeup {
         unpoisoned(self.state.lock())
     }
 }
+
+#[cfg(test)]
+#[cfg(not(interleave))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_that_comes_during_a_run_is_not_answered_by_it() {
+        let wakeup = Wakeup::default();
+        wakeup.notify();
+        let (_, ticket) = wakeup.wait_for_requests(LONG);
+        let later = wakeup.call(|requests| requests.consolidate = true);
+        wakeup.answer(ticket, None);
+        assert!(wakeup.is_answered(ticket, Duration::ZERO));
+        assert!(!wakeup.is_answered(later, Duration::ZERO));
+    }
+}
