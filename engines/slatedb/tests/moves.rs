@@ -1,7 +1,7 @@
 //! A reader that moves while it is read: every way to read, at every request.
 
 use crate::faulty::{Fault, Faulty, Verb};
-use crate::world::{ROOT, World, flush, key, options};
+use crate::world::{ROOT, World, checkpoint, flush, key, options, value};
 use lsm_sieve_slatedb::slatedb::bytes::Bytes;
 use lsm_sieve_slatedb::slatedb::{DbIterator, WriteBatch};
 use lsm_sieve_slatedb::{Bucket, Options, SieveReader};
@@ -120,13 +120,17 @@ impl Moving {
         self.world.publish().await;
     }
 
-    /// A reader whose requests are its own.
     async fn reader(&self, options: Options) -> (Arc<SieveReader>, Arc<Faulty>) {
-        let store = Faulty::over(self.world.store.clone());
-        let bucket = Bucket::open(ROOT, store.clone()).await.unwrap();
-        let reader = SieveReader::open(bucket, options).await.unwrap();
-        (Arc::new(reader), store)
+        reader_apart(&self.world, options).await
     }
+}
+
+/// A reader whose requests are its own.
+async fn reader_apart(world: &World, options: Options) -> (Arc<SieveReader>, Arc<Faulty>) {
+    let store = Faulty::over(world.store.clone());
+    let bucket = Bucket::open(ROOT, store.clone()).await.unwrap();
+    let reader = SieveReader::open(bucket, options).await.unwrap();
+    (Arc::new(reader), store)
 }
 
 /// A batch asked the filters of the checkpoint that it began in, and read the newest: of two keys
@@ -154,6 +158,35 @@ async fn reads_that_a_move_overtakes_end_in_the_checkpoint_that_they_began_in() 
             overtaken += u64::from(is_held);
         }
         assert!(overtaken > 0, "{door:?} made no request");
+    }
+}
+
+/// As after a compaction of deleted keys, the filters that are moved to deny keys that are there in
+/// the checkpoint before.
+#[tokio::test]
+async fn keys_that_a_move_leaves_behind_are_found_by_reads_that_began_before_it() {
+    let world = World::new().await;
+    world.fill(0..40).await;
+    let few = checkpoint(&world.db).await;
+    world.fill(40..NUMBERS).await;
+    world.publish().await;
+    let many = checkpoint(&world.db).await;
+    let all: Model = (0..NUMBERS).map(|i| (key(i), value(i))).collect();
+    for (turn, door) in (0..).zip(DOORS) {
+        world.point_current_at(1_000 + 2 * turn, &many).await;
+        let (reader, store) = reader_apart(&world, options().with_parallel(1)).await;
+        store.hold_after(0, Fault::Hold, |verb, path| {
+            verb == Verb::Get && path.ends_with(".sst")
+        });
+        let reading = tokio::spawn(door.read(reader.clone()));
+        assert!(store.holds(&reading).await, "{door:?}");
+        world.point_current_at(1_001 + 2 * turn, &few).await;
+        assert!(reader.refresh().await.unwrap());
+        let denied = (40..NUMBERS).filter(|&i| reader.answer(&key(i)).is_absent());
+        assert!(denied.count() > 90);
+        store.release();
+        assert_eq!(reading.await.unwrap(), all, "{door:?}");
+        assert_eq!(door.read(reader).await.len(), 40, "{door:?}");
     }
 }
 

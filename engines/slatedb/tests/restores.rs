@@ -193,19 +193,10 @@ async fn a_current_of_an_earlier_time_than_the_database_is_followed_by_new_reade
 async fn another_checkpoint_of_the_same_manifest_is_moved_to() {
     let world = World::new().await;
     world.fill(BEFORE).await;
-    world.publish().await;
+    let manifest = world.publish().await;
     let reader = world.reader().await;
-    let current = world.object("current");
-    let mut bytes = world.bytes(&current).await.to_vec();
-    let other = AdminBuilder::new(ROOT, world.store.clone()).build();
-    let other = other
-        .create_detached_checkpoint(&Default::default())
-        .await
-        .unwrap();
-    bytes[48..64].copy_from_slice(other.id.as_bytes());
-    let crc = crc32fast::hash(&bytes[..64]).to_le_bytes();
-    bytes[64..].copy_from_slice(&crc);
-    world.overwrite(&current, bytes).await;
+    let other = checkpoint(&world.db).await;
+    world.point_current_at(manifest, &other).await;
     assert!(reader.refresh().await.unwrap());
     assert_eq!(reader.pinned().publication().checkpoint, other.id);
     assert_exact_and_denying(&reader, BEFORE).await;

@@ -139,6 +139,17 @@ impl World {
         SieveReader::open(bucket, options).await.unwrap()
     }
 
+    /// Makes `sieve/current` name a checkpoint, as of a manifest that it need not be of.
+    pub(crate) async fn point_current_at(&self, manifest: u64, of: &CheckpointCreateResult) {
+        let at = self.object("current");
+        let mut bytes = self.bytes(&at).await.to_vec();
+        bytes[40..48].copy_from_slice(&manifest.to_le_bytes());
+        bytes[48..64].copy_from_slice(of.id.as_bytes());
+        let crc = crc32fast::hash(&bytes[..64]).to_le_bytes();
+        bytes[64..].copy_from_slice(&crc);
+        self.overwrite(&at, bytes).await;
+    }
+
     pub(crate) fn object(&self, name: &str) -> Path {
         Path::from(format!("{ROOT}/sieve/{name}"))
     }
