@@ -115,9 +115,7 @@ impl Engine for Link {
     ) -> Result<(), EngineError> {
         let lsm = self.lsm()?;
         let live = self.list(&*lsm)?;
-        let named = live.iter().find(|live| live.name == segment.path);
-        // A name alone may be another segment's by now.
-        let Some(info) = named.filter(|live| live.id == segment.lasting_id) else {
+        let Some(info) = live.iter().find(|live| live.path() == segment.path) else {
             return Err(EngineError::Failed("it was merged meanwhile".to_owned()));
         };
         let mut read = 0;

@@ -1,5 +1,6 @@
 //! What a store says of a segment.
 
+use crate::fault::fault;
 use crate::front::engine::LiveSegment;
 use crate::front::key_range::KeyRange;
 use crate::segment::SegmentId;
@@ -7,7 +8,8 @@ use crate::segment::SegmentId;
 /// A live segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// A name for error messages, unique among the live segments.
+    /// A name for error messages, unique among the live segments. If the segment has an id, the name
+    /// may have been that of another before.
     pub name: String,
     /// The id that is stored in the segment. `None` if it was written without one; it is then
     /// identified by its name, which must not name other bytes while the store is open.
@@ -23,10 +25,19 @@ pub struct SegmentInfo {
 }
 
 impl SegmentInfo {
+    /// What tells the segment from all others while the store is open: those that are gone, too.
+    pub(super) fn path(&self) -> String {
+        fault!(SegmentKnownByName, return self.name.clone());
+        match self.id {
+            Some(id) => format!("{} ({id})", self.name),
+            None => self.name.clone(),
+        }
+    }
+
     pub(super) fn to_live(&self) -> LiveSegment {
         let range = self.range.as_ref();
         LiveSegment {
-            path: self.name.clone(),
+            path: self.path(),
             file: self.name.clone().into_bytes(),
             lasting_id: self.id,
             instance_id: None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -116,6 +117,93 @@ fn outputs_of_an_unseen_merge_have_the_filters_of_its_inputs_at_once() {
     }
     assert_eq!(filters.merges().len(), 1);
     assert_eq!(filters.merges()[0].outputs, outputs);
+}
+
+/// A store that has another list of segments after so many listings.
+struct Relisted {
+    lists: [Vec<(&'static str, SegmentId)>; 2],
+    keys: BTreeMap<SegmentId, Vec<Vec<u8>>>,
+    listings: AtomicU64,
+    after: u64,
+}
+
+impl Lsm for Relisted {
+    fn segments(&self) -> io::Result<Vec<SegmentInfo>> {
+        let is_later = self.listings.fetch_add(1, Ordering::Relaxed) >= self.after;
+        let info = |&(name, id): &(&str, SegmentId)| SegmentInfo {
+            name: name.to_owned(),
+            id: Some(id),
+            entries: self.keys[&id].len() as u64,
+            range: None,
+            level: None,
+        };
+        Ok(self.lists[usize::from(is_later)].iter().map(info).collect())
+    }
+
+    fn entries(
+        &self,
+        segment: &SegmentInfo,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> io::Result<()> {
+        let keys = &self.keys[&segment.id.unwrap()];
+        keys.iter().all(|key| each(key, false));
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn contains(&self, key: &[u8]) -> io::Result<bool> {
+        Ok(self.keys.values().flatten().any(|other| other == key))
+    }
+
+    fn entries_in_memtables(&self) -> u64 {
+        0
+    }
+
+    fn last_sequence(&self) -> u64 {
+        0
+    }
+}
+
+/// Names are unique among the live segments only. While all segments were read, `1` and `2` were
+/// merged into another `1`. That counted as read, and its keys from `2` were denied.
+#[test]
+fn segment_that_has_the_name_of_an_earlier_one_is_read_itself() {
+    for (after, of_second) in (1..16).flat_map(|after| [(after, 200), (after, 400)]) {
+        let [first, second, merged] = [(); 3].map(|()| SegmentId::random().unwrap());
+        // As many entries as the first, and half of its keys.
+        let both = [keys(0..150), keys(1_000..1_150)].concat();
+        let all = [
+            (first, keys(0..300)),
+            (second, keys(1_000..1_000 + of_second)),
+            (merged, both.clone()),
+        ];
+        let store = Arc::new(Relisted {
+            lists: [vec![("1", first), ("2", second)], vec![("1", merged)]],
+            keys: all.into(),
+            listings: AtomicU64::new(0),
+            after,
+        });
+        let unaudited = FilterOptions::default().audit(0);
+        let filters = open(&MemoryDisk::new(), &unaudited);
+        filters.start_without_thread(&store);
+        for _ in 0..6 {
+            filters.segments_changed();
+            filters.maintain();
+            for key in &both {
+                assert!(!filters.answer(key).is_absent(), "{key:?} after {after}");
+            }
+            for (&id, keys) in &store.keys {
+                assert!(holds(&filters, id, keys), "{id} after {after}");
+            }
+        }
+        assert!(store.listings.load(Ordering::Relaxed) > after);
+        let absent = keys(1 << 20..(1 << 20) + 1_000);
+        let denied = absent.iter().filter(|key| filters.answer(key).is_absent());
+        assert!(denied.count() > 950, "after {after}");
+    }
 }
 
 /// Chained filters pass the rate of one, so they are rebuilt; until then they answer.

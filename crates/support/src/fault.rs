@@ -617,6 +617,8 @@ faults! {
     FoundNameKept => "kv::",
     /// Records that cannot be read while a commit is in doubt count as missing.
     UnreadableRecordsAreNone => "kv::",
+    /// A segment is taken for an earlier one of its name.
+    SegmentKnownByName => "lsm::",
     /// A key is denied at a position that the feed was not followed to.
     FeedPositionIgnored => "feed::",
     /// The position of a feed is read after its filter was probed.
