@@ -76,6 +76,7 @@ impl Link {
         self.lsm.get_or_init(|| lsm);
     }
 
+    /// The segment is written, or is the output of a merge, and is not installed yet.
     pub(super) fn begin(&self, id: SegmentId) {
         unpoisoned(self.unlisted.lock()).insert(id);
     }

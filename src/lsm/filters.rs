@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disk::{Disk, RealDisk};
+use crate::fault::fault;
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::front::cf_filter::{self, CfFilter, lookup};
@@ -144,7 +145,9 @@ impl LsmFilters {
     /// filters answer for the outputs at once; maintenance rebuilds them if that pays.
     pub fn merged(&self, inputs: &[SegmentId], outputs: &[SegmentId]) -> MergeReport {
         // Not installed yet, so not to be taken for abandoned.
-        outputs.iter().for_each(|&id| self.link.begin(id));
+        let mut awaited = outputs;
+        fault!(OutputsNotAwaited, awaited = &[]);
+        awaited.iter().for_each(|&id| self.link.begin(id));
         let rate = self.cf.segment_rate();
         let report = merge::merge(
             &self.filters.registry,

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::fault::fault;
 use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::Imprint;
@@ -69,7 +70,8 @@ pub(super) fn merge(
         let source = Source::OrOfInputs;
         let filter = Arc::new(SealedFilter::new(chain, entries, rate, source));
         // What several outputs share is not stored for each of them.
-        let is_shared = outputs.len() > 1;
+        let mut is_shared = outputs.len() > 1;
+        fault!(SingleOutputShares, is_shared = inputs.len() > 1);
         for &id in outputs {
             let segment = registry.open(id);
             segment.set_shared_filter(Arc::clone(&filter), is_shared);

@@ -17,13 +17,17 @@ use crate::front::options::FilterSize;
 use crate::math::Bits;
 use crate::segment::SegmentId;
 
-/// A store that is nothing but its segments.
+/// A store that is nothing but its segments. Counts how often one is read.
 #[derive(Default)]
-struct Segments(Mutex<BTreeMap<SegmentId, Vec<Vec<u8>>>>);
+struct Segments(Mutex<BTreeMap<SegmentId, Vec<Vec<u8>>>>, AtomicU64);
 
 impl Segments {
     fn install(&self, id: SegmentId, keys: &[Vec<u8>]) {
         self.0.lock().unwrap().insert(id, keys.to_vec());
+    }
+
+    fn reads(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
     }
 }
 
@@ -44,6 +48,7 @@ impl Lsm for Segments {
         segment: &SegmentInfo,
         each: &mut dyn FnMut(&[u8], bool) -> bool,
     ) -> io::Result<()> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         let segments = self.0.lock().unwrap();
         segments[&segment.id.unwrap()]
             .iter()
@@ -78,6 +83,13 @@ fn keys(numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     numbers
         .map(|number| number.to_be_bytes().to_vec())
         .collect()
+}
+
+/// Adds keys to a memtable, which the caller drops once they are in segments.
+fn write(filters: &LsmFilters, keys: &[Vec<u8>]) -> Memtable {
+    let memtable = filters.memtable();
+    keys.iter().for_each(|key| memtable.insert(key));
+    memtable
 }
 
 fn build(filters: &LsmFilters, keys: &[Vec<u8>]) -> SegmentId {
@@ -117,6 +129,88 @@ fn outputs_of_an_unseen_merge_have_the_filters_of_its_inputs_at_once() {
     }
     assert_eq!(filters.merges().len(), 1);
     assert_eq!(filters.merges()[0].outputs, outputs);
+}
+
+/// What one output has is stored for it. What several share is not, so these are read again.
+#[test]
+fn single_output_of_an_unseen_merge_is_not_read_after_a_reopen() {
+    for (inputs, outputs) in [(1, 1), (2, 1), (1, 2), (2, 2)] {
+        let (disk, store) = (MemoryDisk::new(), Arc::new(Segments::default()));
+        let filters = open(&disk, &FilterOptions::default());
+        filters.start_without_thread(&store);
+        assert!(filters.wait_until_complete(Duration::from_secs(20)));
+        let all: Vec<_> = (0..inputs).map(|nth| keys(nth * 6..nth * 6 + 6)).collect();
+        let ids: Vec<_> = all.iter().map(|keys| build(&filters, keys)).collect();
+        let merged: Vec<_> = (0..outputs).map(|_| SegmentId::random().unwrap()).collect();
+        let all = all.concat();
+        let memtable = write(&filters, &all);
+        let report = filters.merged(&ids, &merged);
+        assert!(
+            !matches!(report.decision.action, Action::Rebuild { .. }),
+            "{report:?}"
+        );
+        let parts = all.chunks(all.len() / merged.len());
+        for (&id, part) in merged.iter().zip(parts) {
+            store.install(id, part);
+        }
+        drop(memtable);
+        filters.segments_changed();
+        filters.maintain();
+        filters.close();
+        drop(filters);
+        let before = store.reads();
+        let filters = open(&disk, &FilterOptions::default());
+        filters.start_without_thread(&store);
+        filters.maintain();
+        assert!(merged.iter().all(|&id| passing(&filters, id) < 40));
+        assert!(all.iter().all(|key| !filters.answer(key).is_absent()));
+        let reads = (before, store.reads() - before);
+        let again = if outputs == 1 { 0 } else { outputs as u64 };
+        assert_eq!(reads, (0, again), "{inputs} inputs, {outputs} outputs");
+    }
+}
+
+/// Their merge may take longer than many runs of maintenance.
+#[test]
+fn filters_of_outputs_are_kept_until_the_outputs_are_installed() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let store = Arc::new(Segments::default());
+    filters.start_without_thread(&store);
+    assert!(filters.wait_until_complete(Duration::from_secs(20)));
+    let memtable = write(&filters, &keys(0..500));
+    let id = build(&filters, &keys(0..500));
+    let output = SegmentId::random().unwrap();
+    store.install(id, &keys(0..500));
+    drop(memtable);
+    filters.maintain();
+    filters.merged(&[id], &[output]);
+    for _ in 0..4 {
+        filters.segments_changed();
+        filters.maintain();
+    }
+    store.install(output, &keys(0..500));
+    filters.segments_changed();
+    assert!(holds(&filters, output, &keys(0..500)) && passing(&filters, output) < 40);
+    filters.maintain();
+    assert_eq!(store.reads(), 0);
+}
+
+#[test]
+fn only_the_last_merges_are_remembered() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let outputs: Vec<_> = (0..200).map(|_| SegmentId::random().unwrap()).collect();
+    outputs
+        .iter()
+        .for_each(|&id| _ = filters.merged(&[], &[id]));
+    let merges = filters.merges();
+    let remembered: Vec<_> = merges.iter().flat_map(|merge| &merge.outputs).collect();
+    assert!((10..100).contains(&remembered.len()));
+    assert!(
+        remembered
+            .into_iter()
+            .rev()
+            .eq(outputs.iter().rev().take(merges.len()))
+    );
 }
 
 /// A store that has another list of segments after so many listings.
@@ -391,6 +485,8 @@ impl tracing::Subscriber for Spans {
 #[test]
 fn spans_name_the_background_work_and_no_lookup() {
     let spans = Spans::default();
+    // Beside a single dispatcher, the first thread that comes to a span decides for all of them.
+    let _another = tracing::Dispatch::new(Spans::default());
     tracing::subscriber::with_default(spans.clone(), || {
         let store = Arc::new(Segments::default());
         // Without the filters of an earlier process: everything is read.

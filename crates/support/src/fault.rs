@@ -619,6 +619,10 @@ faults! {
     UnreadableRecordsAreNone => "kv::",
     /// A segment is taken for an earlier one of its name.
     SegmentKnownByName => "lsm::",
+    /// The filter of a single output of a merge is not stored, as if others shared it.
+    SingleOutputShares => "lsm::",
+    /// The outputs of a merge that are not installed yet are taken for abandoned.
+    OutputsNotAwaited => "lsm::",
     /// A key is denied at a position that the feed was not followed to.
     FeedPositionIgnored => "feed::",
     /// The position of a feed is read after its filter was probed.
