@@ -212,7 +212,12 @@ impl<S: Store> Engine for Link<S> {
 
     fn summary_stored(&self, _: &KeySpace, covered: &HashSet<SegmentId>) {
         let mut commits = unpoisoned(self.commits.lock());
-        self.journaled.store(0, Ordering::Relaxed);
+        let mut journaled = 0;
+        fault!(
+            JournalCountKept,
+            journaled = self.journaled.load(Ordering::Relaxed)
+        );
+        self.journaled.store(journaled, Ordering::Relaxed);
         covered.iter().for_each(|&id| commits.filter_stored(id));
     }
 }

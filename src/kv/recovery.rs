@@ -173,7 +173,8 @@ impl Commits {
             (Recovery::Position, _) => None,
             (Recovery::Journal, Some(position)) => missing(store, stored, position, covered)?,
         };
-        let oldest = stored.map_or(last.saturating_add(1), |base| base.oldest);
+        let mut oldest = stored.map_or(last.saturating_add(1), |base| base.oldest);
+        fault!(EarlierJournalKept, oldest = last.saturating_add(1));
         let mut commits = Self {
             recovery,
             last,

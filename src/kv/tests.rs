@@ -1,9 +1,11 @@
 //! What a stored filter may be trusted for, after closes, crashes and lost commits.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +14,7 @@ mod external_writes;
 
 use super::recovery::{Commits, State};
 use super::*;
-use crate::disk::{Disk, MemoryDisk};
+use crate::disk::{Disk, MemoryDisk, NewFile, Opened};
 use crate::front::filter_options::FilterOptions;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -137,10 +139,59 @@ fn key(number: u32) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
+/// A disk that counts the files that are created. Once it is told to, it says that one is to be
+/// created and waits.
+#[derive(Clone, Debug)]
+struct Watched {
+    disk: MemoryDisk,
+    gate: Gate,
+    files: Arc<AtomicU64>,
+}
+
+type Gate = Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>;
+
+impl Disk for Watched {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        self.disk.open(path)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        self.files.fetch_add(1, Ordering::SeqCst);
+        let gate = self.gate.lock().unwrap().take();
+        if let Some((reached, go_on)) = gate {
+            reached.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+        self.disk.create_new(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(folder)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_folder(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_folder(path)
+    }
+}
+
 fn open(disk: &MemoryDisk, store: &Memory, recovery: Recovery) -> FilteredStore<Memory> {
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let options = FilterOptions::default();
-    let folder = Path::new("/filter");
+    open_on(Arc::new(disk.clone()), store, recovery)
+}
+
+fn open_on(disk: Arc<dyn Disk>, store: &Memory, recovery: Recovery) -> FilteredStore<Memory> {
+    let (folder, options) = (Path::new("/filter"), FilterOptions::default());
     let opened = FilteredStore::open_on(disk, store.clone(), folder, &options, recovery, None);
     opened.unwrap()
 }
@@ -302,6 +353,84 @@ fn journal_is_cut_when_the_filter_is_stored() {
     let (disk, memory) = crashed(&disk, &memory);
     check(&open(&disk, &memory, Recovery::Journal));
     assert_eq!(memory.scans(), 0);
+}
+
+/// Each time, the whole filter is written.
+#[test]
+fn filter_is_stored_again_only_when_the_journal_is_long_again() {
+    let memory = Memory::default();
+    let watched = Watched {
+        disk: MemoryDisk::new(),
+        gate: Gate::default(),
+        files: Arc::default(),
+    };
+    let files = Arc::clone(&watched.files);
+    let store = open_on(Arc::new(watched), &memory, Recovery::Journal);
+    check(&store);
+    write(&store, 0..70_000);
+    // At its right size, which pauses of the writer do not change.
+    store.consolidate().unwrap();
+    let before = files.load(Ordering::SeqCst);
+    for number in 100_000..100_010 {
+        write(&store, number..number + 1);
+        assert!(store.wait_for_maintenance(LIMIT));
+    }
+    assert_eq!(files.load(Ordering::SeqCst), before);
+    write(&store, 200_000..270_000);
+    assert!(store.wait_for_maintenance(LIMIT));
+    assert!(files.load(Ordering::SeqCst) > before);
+}
+
+/// They would stay for ever.
+#[test]
+fn entries_of_an_earlier_run_are_removed_when_its_filter_was_stored() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Journal);
+    check(&store);
+    write(&store, 0..500);
+    drop(store);
+    let before = memory.scans();
+    for run in 0..3 {
+        let store = open(&disk, &memory, Recovery::Journal);
+        write(&store, 1_000 + run * 20..1_020 + run * 20);
+        check(&store);
+        assert!(memory.entries() <= 20, "{}", memory.entries());
+    }
+    assert_eq!(memory.scans(), before);
+}
+
+/// The first may have been committed, so the second name no state; the next open reads all keys.
+#[test]
+fn records_that_are_asked_for_twice_lose_no_key() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory, store) = reopened(recovery);
+        let committed = store.write(|write| {
+            write.insert(b"first");
+            write.records();
+            write.insert(b"second");
+            let keys = vec![b"first".to_vec(), b"second".to_vec()];
+            store.store().commit(keys, &write.records())
+        });
+        committed.unwrap();
+        let (left, copy) = crashed(&disk, &memory);
+        check(&open(&left, &copy, recovery));
+        write(&store, 200..203);
+        let (left, copy) = crashed(&disk, &memory);
+        check(&open(&left, &copy, recovery));
+    }
+}
+
+/// The store does not say how many keys it has, but the filter knows after one scan.
+#[test]
+fn rebuilt_filter_has_room_for_the_keys_of_the_one_before() {
+    let memory = Memory::default();
+    memory.0.state.lock().unwrap().0 = (0..600_000)
+        .map(|number| (key(number), Vec::new()))
+        .collect();
+    let store = open(&MemoryDisk::new(), &memory, Recovery::Scan);
+    assert!(store.wait_until_complete(LIMIT));
+    store.consolidate().unwrap();
+    assert_eq!(store.health().stages, 1);
 }
 
 #[test]

@@ -617,6 +617,10 @@ faults! {
     FoundNameKept => "kv::",
     /// Records that cannot be read while a commit is in doubt count as missing.
     UnreadableRecordsAreNone => "kv::",
+    /// The keys of a long journal are counted again in each run, so the filter is stored in each.
+    JournalCountKept => "kv::",
+    /// The journal of an earlier run stays in the store for ever.
+    EarlierJournalKept => "kv::",
     /// A segment is taken for an earlier one of its name.
     SegmentKnownByName => "lsm::",
     /// The filter of a single output of a merge is not stored, as if others shared it.

@@ -2,10 +2,10 @@
 //! of the process meanwhile, stores and writers that fail.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 
 use super::*;
-use crate::disk::{Fault, NewFile, Opened};
+use crate::disk::Fault;
 
 const ALL: [Recovery; 3] = [Recovery::Scan, Recovery::Position, Recovery::Journal];
 const WITH_RECORDS: [Recovery; 2] = [Recovery::Position, Recovery::Journal];
@@ -266,61 +266,16 @@ fn writer_that_panics_after_keys_without_records_leaves_no_filter_trusted() {
     }
 }
 
-/// A disk that, once it is told to, says that a file is to be created and waits.
-#[derive(Clone, Debug)]
-struct Slow {
-    disk: MemoryDisk,
-    gate: Gate,
-}
-
-type Gate = Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>;
-
-impl Disk for Slow {
-    fn open(&self, path: &Path) -> io::Result<Opened> {
-        self.disk.open(path)
-    }
-
-    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
-        let gate = self.gate.lock().unwrap().take();
-        if let Some((reached, go_on)) = gate {
-            reached.send(()).unwrap();
-            go_on.recv().unwrap();
-        }
-        self.disk.create_new(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(folder)
-    }
-
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_folder(path)
-    }
-
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_folder(path)
-    }
-}
-
 #[test]
 fn filter_that_is_being_stored_as_external_writes_begin_is_not_published() {
     for recovery in WITH_RECORDS {
         let (disk, memory, gate) = (MemoryDisk::new(), Memory::default(), Gate::default());
-        let slow = Arc::new(Slow {
+        let watched = Watched {
             disk: disk.clone(),
             gate: Arc::clone(&gate),
-        });
-        let (folder, options) = (Path::new("/filter"), FilterOptions::default());
-        let store = FilteredStore::open_on(slow, memory.clone(), folder, &options, recovery, None);
-        let store = store.unwrap();
+            files: Arc::default(),
+        };
+        let store = open_on(Arc::new(watched), &memory, recovery);
         write(&store, 0..100);
         check(&store);
         let saved = memory.save();
