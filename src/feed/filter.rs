@@ -107,6 +107,8 @@ impl FeedFilter {
         at_least: u64,
         read: impl FnOnce() -> Result<Option<V>, E>,
     ) -> Result<Option<V>, E> {
+        let mut at_least = at_least;
+        fault!(FeedReadAtAnyPosition, at_least = 0);
         match self.is_absent(key, at_least) {
             true => Ok(None),
             false => read(),

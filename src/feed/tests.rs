@@ -262,6 +262,40 @@ fn a_distrusted_filter_does_not_come_back() {
     }
 }
 
+/// Each further stage costs a lookup a cache line.
+#[test]
+fn snapshot_of_as_many_keys_as_were_announced_has_one_stage() {
+    const MANY: u32 = 400_000;
+    let mut follower = open(&MemoryDisk::new(), 1);
+    let snapshot = follower.snapshot(Items::new(MANY.into()));
+    (0..MANY).for_each(|number| snapshot.insert(&key(number)));
+    follower.install(snapshot, 1);
+    let followed = follower.filter().0.followed.with(Option::clone).unwrap();
+    assert_eq!(followed.filter.stages(), 1);
+}
+
+#[test]
+fn store_is_read_beyond_the_position_of_the_filter_and_for_keys_that_may_be_there() {
+    let mut follower = open(&MemoryDisk::new(), 1);
+    let snapshot = follower.snapshot(Items::new(1));
+    snapshot.insert(&key(1));
+    let filter = follower.filter();
+    let get = |number: u32, at_least| {
+        let mut is_read = false;
+        let read = || {
+            is_read = true;
+            Ok::<_, FeedError>(Some(number))
+        };
+        let value = filter.get(&key(number), at_least, read).unwrap();
+        assert_eq!(value.is_some(), is_read);
+        is_read
+    };
+    assert!(get(1, 0) && get(2, 0), "nothing is known");
+    follower.install(snapshot, 5);
+    assert!(get(1, 0) && get(1, 5) && get(2, 6));
+    assert!(!get(2, 0) && !get(2, 5));
+}
+
 #[test]
 #[should_panic = "the follower that began it"]
 fn a_snapshot_of_another_follower_is_refused() {

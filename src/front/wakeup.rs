@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fault::fault;
 use crate::sync::{Condvar, Mutex, MutexGuard, unpoisoned};
 
 /// The longest wait: for what maintenance must finish anyway, and the cap of any caller's limit.
@@ -54,6 +55,10 @@ impl Wakeup {
         let mut state = self.lock();
         ask(&mut state.requests);
         state.requested += 1;
+        fault!(OneWaiterWoken, {
+            self.changed.notify_one();
+            return state.requested;
+        });
         self.changed.notify_all();
         state.requested
     }
@@ -158,6 +163,8 @@ impl Wakeup {
 #[cfg(test)]
 #[cfg(not(interleave))]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -169,5 +176,27 @@ mod tests {
         wakeup.answer(ticket, None);
         assert!(wakeup.is_answered(ticket, Duration::ZERO));
         assert!(!wakeup.is_answered(later, Duration::ZERO));
+    }
+
+    /// All wait for the same to change, and maintenance came last.
+    #[test]
+    fn request_wakes_maintenance_beside_others_who_wait() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let wakeup = Wakeup::default();
+        thread::scope(|scope| {
+            let waiters = [0; 4].map(|_| scope.spawn(|| wakeup.is_answered(1, LIMIT)));
+            thread::sleep(Duration::from_millis(100));
+            let maintenance = scope.spawn(|| {
+                let began = Instant::now();
+                let (requests, ticket) = wakeup.wait_for_requests(LIMIT);
+                wakeup.answer(ticket, None);
+                (requests.look, began.elapsed())
+            });
+            thread::sleep(Duration::from_millis(100));
+            wakeup.notify();
+            let (is_called, waited) = maintenance.join().unwrap();
+            assert!(is_called && waited < LIMIT / 2, "{waited:?}");
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
+        });
     }
 }

@@ -412,6 +412,8 @@ faults! {
     /// The checksums of a log are not checked.
     KeyLogUnchecked => "front::key_log::",
     // ---- what wakes maintenance
+    /// A request wakes one of those who wait, which need not be maintenance.
+    OneWaiterWoken => "front::wakeup::",
     /// The open does not wake maintenance.
     NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
     /// The creation of a column family does not wake maintenance.
@@ -446,6 +448,8 @@ faults! {
     NoSecondSweep => "maintenance::filters::",
     /// Nothing is stored at the close.
     NoSaveAtClose => "maintenance::filters::new_filters_are_stored_at_close_and_loaded_at_open",
+    /// The summary filter that is stored at the close is bound to the SSTs of the last run.
+    ClosedWithoutListing => "front::tests::by_itself::",
     /// A failed task is not tried again without a request.
     NoRetryByItself => "maintenance::coverage::unreadable_sst_is_retried",
     /// Filters are not scrubbed without a request.
@@ -631,6 +635,8 @@ faults! {
     FeedPositionIgnored => "feed::",
     /// The position of a feed is read after its filter was probed.
     FeedPositionReadLast => "interleavings::feed",
+    /// A read at a position asks the filter of a feed as if at any.
+    FeedReadAtAnyPosition => "feed::",
     /// Changes that are missing in a feed are passed over.
     FeedHoleAccepted => "feed::",
     /// A position counts as applied before its keys are in the filter.

@@ -382,6 +382,11 @@ impl Maintenance {
         for cf_filter in self.cf_filters.all() {
             match self.list_in_epoch(&cf_filter) {
                 Ok((epoch, tables)) => {
+                    fault!(ClosedWithoutListing, {
+                        self.save_filters(&tables);
+                        self.save_summary(&cf_filter);
+                        continue;
+                    });
                     self.publish_known(&cf_filter, epoch, &tables);
                     self.save_filters(&tables);
                     self.save_summary(&cf_filter);

@@ -173,6 +173,22 @@ fn rebuilds_are_as_few_as_their_room_allows() {
     grown.check();
 }
 
+/// Each stage costs a miss one cache line, and a column family of small memtables may have any
+/// number of keys.
+#[test]
+fn summary_of_many_stages_is_rebuilt_though_its_memtable_is_small() {
+    const STAGES: usize = 6;
+    let mut grown = Grown::new(FEW);
+    grown.store.set_memtables_small();
+    let before = grown.summary();
+    while Arc::ptr_eq(&before, &grown.summary()) {
+        assert!(before.stages() <= STAGES + 1);
+        grown.write(20);
+        grown.look();
+    }
+    grown.check();
+}
+
 #[test]
 fn log_goes_on_after_a_compaction() {
     let mut grown = Grown::new(FEW);
@@ -229,6 +245,19 @@ fn rebuild_that_fails_leaves_no_log() {
         }
         assert!(grown.has_log(), "{failure:?}");
     }
+}
+
+/// A rebuild that panicked left it. It would take the hashes of each flush, and never be read.
+#[test]
+fn log_that_is_not_whole_ends_in_the_next_run() {
+    let mut grown = Grown::new(FEW);
+    grown.write(40);
+    grown.store.flush();
+    let log = grown.store.cf_filter().key_log();
+    assert!(log.begin(std::path::Path::new("/tmp")));
+    grown.store.put(&key(0), b"value");
+    grown.look();
+    assert_eq!(grown.store.cf_filter().key_log().len(), None);
 }
 
 /// The keys of its SST are in no log, and the SST is not listed yet.

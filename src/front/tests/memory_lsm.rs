@@ -81,6 +81,7 @@ struct Lsm {
     scans: AtomicU64,
     listings: AtomicU64,
     is_building: AtomicBool,
+    is_memtable_small: AtomicBool,
 }
 
 /// An open store.
@@ -181,6 +182,7 @@ impl Store {
             scans: AtomicU64::new(0),
             listings: AtomicU64::new(0),
             is_building: AtomicBool::new(false),
+            is_memtable_small: AtomicBool::new(false),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
         let filters = Filters::of_one_key_space(engine, (opening, &cf_filter), options.clone());
@@ -232,6 +234,11 @@ impl Store {
     /// Lets the next reads of segments do this.
     pub(super) fn set_next_scans(&self, scans: impl IntoIterator<Item = Scan>) {
         *unpoisoned(self.lsm.next_scans.lock()) = scans.into_iter().collect();
+    }
+
+    /// Calls each memtable small from here on: less than half full.
+    pub(super) fn set_memtables_small(&self) {
+        self.lsm.is_memtable_small.store(true, Ordering::Release);
     }
 
     /// The ids of the segments, newest first.
@@ -554,6 +561,10 @@ impl Engine for Lsm {
     fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
         self.flush_memtable(TableOrigin::Memtables);
         Ok(())
+    }
+
+    fn is_memtable_half_full(&self, _: &KeySpace) -> bool {
+        !self.is_memtable_small.load(Ordering::Acquire)
     }
 
     fn is_idle(&self) -> bool {
