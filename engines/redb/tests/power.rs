@@ -190,3 +190,15 @@ fn scan_whose_reads_fail_is_an_error() {
     }
     assert!(failed > 10, "only {failed} scans failed");
 }
+
+/// The filter has room for as many. The records are no keys.
+#[test]
+fn length_is_the_number_of_keys() {
+    let table = Disk::holding(Vec::new()).table();
+    assert_eq!(table.approximate_len(), 0);
+    (0..50).for_each(|number| commit(&table, number));
+    assert_eq!(table.approximate_len(), 50);
+    let removed = Batch::default().remove([b'k', 7]);
+    table.commit(removed, &[]).unwrap();
+    assert_eq!(table.approximate_len(), 49);
+}
