@@ -295,8 +295,11 @@ fn damaged_log_is_not_used() {
     grown.write(1_000);
     grown.store.flush();
     grown.store.cf_filter().key_log().damage(100);
-    grown.write_until_rebuilt();
-    assert!(grown.store.scans() > 0 && !grown.has_log());
+    // If this thread is taken for a writer that pauses, the log is not read.
+    while grown.has_log() {
+        grown.write_until_rebuilt();
+    }
+    assert!(grown.store.scans() > 0);
     grown.check();
 }
 
