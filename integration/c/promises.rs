@@ -54,17 +54,16 @@ fn they_hold_in_cpp() {
 }
 
 /// Under AddressSanitizer, which also finds memory that nobody freed at the end.
-#[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "a source is no file of a database"
 )]
-fn nothing_leaks_in_c() {
+fn nothing_leaks(compiler: &str, options: &[&str], sources: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.c");
     std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
     let program = folder.path().join("empty");
-    let mut probe = Command::new("cc");
+    let mut probe = Command::new(compiler);
     probe
         .arg("-fsanitize=address")
         .arg(empty)
@@ -72,16 +71,26 @@ fn nothing_leaks_in_c() {
         .arg(&program);
     let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
     if !runs(&mut probe) || !runs(&mut Command::new(program)) {
-        skip("cc has no AddressSanitizer, or it cannot look for leaks here");
+        skip("there is no AddressSanitizer, or it cannot look for leaks here");
         return;
     }
-    let options = [&C[..], &["-g", "-fsanitize=address"]].concat();
-    for (at, source) in ["behaviour.c", "refusals.c"].iter().enumerate() {
+    let options = [options, &["-g", "-fsanitize=address"]].concat();
+    for (at, source) in sources.iter().enumerate() {
         let source = format!("integration/c/{source}");
         let folder = folder.path().join(at.to_string());
         std::fs::create_dir(&folder).unwrap();
-        if let Some(program) = built("cc", &source, &options, Link::Static, &folder) {
+        if let Some(program) = built(compiler, &source, &options, Link::Static, &folder) {
             all_held(&program, &folder);
         }
     }
+}
+
+#[test]
+fn nothing_leaks_in_c() {
+    nothing_leaks("cc", &C, &["behaviour.c", "refusals.c"]);
+}
+
+#[test]
+fn nothing_leaks_in_cpp() {
+    nothing_leaks("c++", &CPP, &["behaviour.cpp", "outputs.cpp"]);
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 #include <sstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "rocksdb/iostats_context.h"
 #include "rocksdb/perf_context.h"
 #include "rocksdb/slice_transform.h"
+#include "rocksdb/statistics.h"
 #include "rocksdb/wide_columns.h"
 #include "support.hpp"
 
@@ -442,6 +444,142 @@ void RefreshedIteratorAsksAgain(const std::string& folder) {
   for (ColumnFamilyHandle* cf : cfs) delete cf;
 }
 
+// RocksDB counts an iterator once it knows the moment that it will show. There, this calls back, in
+// its own thread.
+class AtCreation : public rocksdb::Statistics {
+ public:
+  const char* Name() const override { return "at creation"; }
+  uint64_t getTickerCount(uint32_t) const override { return 0; }
+  void histogramData(uint32_t, rocksdb::HistogramData* const) const override {}
+  void recordTick(uint32_t ticker, uint64_t) override {
+    if (ticker != rocksdb::NO_ITERATOR_CREATED || std::this_thread::get_id() != own_) return;
+    if (const auto act = std::exchange(act_, nullptr)) act();
+  }
+  void setTickerCount(uint32_t, uint64_t) override {}
+  uint64_t getAndResetTickerCount(uint32_t) override { return 0; }
+  void recordInHistogram(uint32_t, uint64_t) override {}
+
+  void Next(std::function<void()> act) { act_ = std::move(act); }
+  bool HasActed() const { return act_ == nullptr; }
+
+ private:
+  const std::thread::id own_ = std::this_thread::get_id();
+  std::function<void()> act_;
+};
+
+// A key that is compacted away between the moment that an iterator shows and its first seek is in no
+// filter then, and is shown. No filter is asked that is newer than the moment.
+void IteratorAsksNoViewAfterItsMoment(const std::string& folder) {
+  for (const bool refreshes : {false, true}) {
+    ExactSettings settings;
+    Cfs cfs;
+    const auto creation = std::make_shared<AtCreation>();
+    rocksdb::Options with = WithPrefixes();
+    with.statistics = creation;
+    const std::string path = folder + (refreshes ? " refreshed" : " created");
+    const std::unique_ptr<DB> db = Open(true, path, with, settings.raw, &cfs);
+    const auto settle = [&] {
+      lsm_sieve_consolidate(lsm_sieve::Of(db.get()), nullptr);
+      EXPECT(IsComplete(db.get()));
+    };
+    ReadOptions options;
+    options.prefix_same_as_start = true;
+    std::unique_ptr<rocksdb::Iterator> entries(db->NewIterator(options));
+    entries->Seek("aab1");
+    EXPECT(!entries->Valid());
+    // With another SST, a refresh creates the iterator below anew.
+    EXPECT(db->Put({}, "aab1", "value").ok() && db->Put({}, "zzz1", "value").ok());
+    EXPECT(db->Flush({}).ok());
+    settle();
+    creation->Next([&] {
+      EXPECT(db->Delete({}, "aab1").ok() && db->Flush({}).ok());
+      rocksdb::CompactRangeOptions all;
+      all.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;
+      EXPECT(db->CompactRange(all, nullptr, nullptr).ok());
+      settle();
+    });
+    if (refreshes) {
+      EXPECT(entries->Refresh().ok());
+    } else {
+      entries.reset(db->NewIterator(options));
+    }
+    EXPECT(creation->HasActed());
+    entries->Seek("aab1");
+    EXPECT(entries->Valid() && entries->key() == Slice("aab1"));
+    // Of a later moment, the filters answer.
+    EXPECT(entries->Refresh().ok());
+    const uint64_t before = Stats(db.get()).prefixes_absent;
+    entries->Seek("aab1");
+    EXPECT(!entries->Valid() && Stats(db.get()).prefixes_absent == before + 1);
+    entries.reset();
+    for (ColumnFamilyHandle* cf : cfs) delete cf;
+  }
+}
+
+// A seek that the filters answer has no error, whatever the one before it had.
+void AnsweredSeekHasNoErrorOfAnEarlierOne(const std::string& folder) {
+  ExactSettings settings;
+  Cfs cfs;
+  const std::unique_ptr<DB> db = Open(true, folder, WithPrefixes(), settings.raw, &cfs);
+  for (const std::string& key : Named("aab", 10)) {
+    EXPECT(db->Put({}, key, "value").ok() && db->Delete({}, key).ok());
+  }
+  EXPECT(db->Put({}, "aac1", "value").ok() && IsComplete(db.get()));
+  ReadOptions options;
+  options.prefix_same_as_start = true;
+  options.max_skippable_internal_keys = 1;
+  const std::unique_ptr<rocksdb::Iterator> entries(db->NewIterator(options));
+  for (int round = 0; round < 2; ++round) {
+    entries->Seek("aab");
+    EXPECT(!entries->Valid() && entries->status().IsIncomplete());
+    const uint64_t before = Stats(db.get()).prefixes_absent;
+    entries->Seek("aax");
+    EXPECT(Stats(db.get()).prefixes_absent == before + 1);
+    EXPECT(!entries->Valid() && entries->status().ok());
+    entries->Seek("aac");
+    EXPECT(entries->Valid() && entries->status().ok());
+  }
+  for (ColumnFamilyHandle* cf : cfs) delete cf;
+}
+
+// RocksDB wants the scans that it was told of, each in its turn.
+void PreparedScansAreAllMade(const std::string& folder) {
+  const std::vector<std::pair<Slice, Slice>> scans{
+      {"aab", "aac"}, {"aad", "aae"}, {"aaf", "aag"}, {"aax", "aay"}};
+  std::string rows[2];
+  uint64_t answered = 0;
+  for (const bool filtered : {false, true}) {
+    ExactSettings settings;
+    Cfs cfs;
+    const std::string path = folder + (filtered ? " filtered" : " plain");
+    const std::unique_ptr<DB> db = Open(filtered, path, WithPrefixes(), settings.raw, &cfs);
+    for (const char* key : {"aab1", "aab2", "aac1", "aaf1", "aah1"}) {
+      EXPECT(db->Put({}, key, "value").ok());
+    }
+    EXPECT(db->Flush({}).ok());
+    if (filtered) EXPECT(IsComplete(db.get()));
+    for (const bool is_prepared : {false, true}) {
+      Slice upper;
+      ReadOptions options;
+      options.iterate_upper_bound = &upper;
+      upper = scans[0].second;
+      const std::unique_ptr<rocksdb::Iterator> entries(db->NewIterator(options));
+      rocksdb::MultiScanArgs args(rocksdb::BytewiseComparator());
+      for (const auto& [start, end] : scans) args.insert(start, end);
+      if (is_prepared) entries->Prepare(args);
+      for (const auto& [start, end] : scans) {
+        upper = end;
+        entries->Seek(start);
+        rows[filtered] += Rows(entries.get(), true);
+      }
+    }
+    if (filtered) answered = Stats(db.get()).prefixes_absent;
+    for (ColumnFamilyHandle* cf : cfs) delete cf;
+  }
+  if (rows[0] != rows[1]) std::cerr << rows[0] << "\n" << rows[1] << std::endl;
+  EXPECT(rows[0] == rows[1] && answered == 2);
+}
+
 // With another extractor, `prefix_same_as_start` means other prefixes than those of the filters.
 void ChangedExtractorIsNotAskedFor(const std::string& folder) {
   for (const bool by_vector : {false, true}) {
@@ -479,6 +617,9 @@ int main(int argc, char** argv) {
   ResultsAreLeftAsRocksDBLeavesThem(folder + "/results");
   SeeksFindWhatRocksDBFinds(folder + "/seeks");
   RefreshedIteratorAsksAgain(folder + "/refreshed");
+  IteratorAsksNoViewAfterItsMoment(folder + "/moment");
+  AnsweredSeekHasNoErrorOfAnEarlierOne(folder + "/error");
+  PreparedScansAreAllMade(folder + "/prepared");
   ChangedExtractorIsNotAskedFor(folder + "/extractor");
   std::cout << "all held\n";
 }

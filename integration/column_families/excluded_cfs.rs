@@ -168,3 +168,34 @@ fn created_cf_with_an_excluded_name_has_no_filters() {
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("cannot be left out"), "{refused}");
 }
+
+/// Nothing is known of its prefixes. RocksDB takes a start that is shorter than a prefix for a whole
+/// one, if it is asked so.
+#[test]
+fn prefixes_of_an_excluded_cf_are_found() {
+    let home = tempfile::tempdir().unwrap();
+    let capped = "prefix_extractor=rocksdb.CappedPrefix.3";
+    let options = options().get_options_from_string(capped).unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&excluded())
+        .cfs_with_opts([LEFT_OUT].map(|name| (name, options.clone())))
+        .open()
+        .unwrap();
+    let family = db.cf_handle(LEFT_OUT).unwrap();
+    for flushes in [false, true] {
+        db.put_cf(&family, "abcde", "value").unwrap();
+        if flushes {
+            db.flush_cf(&family).unwrap();
+        }
+        cover(&db);
+        for start in ["", "a", "ab", "abc", "abcd", "abcde"] {
+            assert!(db.prefix_may_exist_cf(&family, start), "{start}");
+            assert_eq!(db.prefixes_may_exist_cf(&family, &["b", start]), [true; 2]);
+            assert!(db.prefix_exists_cf(&family, start).unwrap(), "{start}");
+            let many = db.prefixes_exist_cf(&family, &["b", start]);
+            let many: Vec<bool> = many.into_iter().map(Result::unwrap).collect();
+            assert_eq!(many, [false, true], "{start}");
+        }
+    }
+}

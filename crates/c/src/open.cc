@@ -86,8 +86,9 @@ Status OpenBy(uint32_t access, const DBOptions& options, const lsm_sieve_options
     free(error);
     return std::move(call.status);
   }
-  for (rocksdb_column_family_handle_t* handle : c_handles) delete handle;
   db->reset(opened->rep);
+  FAULT(HandlesNotFreed, return Status::OK());
+  for (rocksdb_column_family_handle_t* handle : c_handles) delete handle;
   delete opened;
   return Status::OK();
 }

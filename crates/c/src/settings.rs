@@ -192,7 +192,9 @@ pub unsafe extern "C" fn lsm_sieve_options_set_scrub_seconds(
     settings: *mut lsm_sieve_options_t,
     seconds: u64,
 ) {
-    let interval = (seconds > 0).then(|| Duration::from_secs(seconds));
+    let mut is_on = seconds > 0;
+    fault!(NeverIsAlways, is_on = true);
+    let interval = is_on.then(|| Duration::from_secs(seconds));
     // SAFETY: by contract.
     reply((), || unsafe {
         set(settings, |settings| Ok(settings.scrub_every(interval)))
@@ -210,4 +212,81 @@ pub unsafe extern "C" fn lsm_sieve_options_set_adaptive_hits(
     reply((), || unsafe {
         set(settings, |settings| Ok(settings.adaptive_hits(adaptive)))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+
+    /// What the settings are after a setter.
+    macro_rules! after {
+        ($setter:ident, $($argument:expr),+) => {{
+            let settings = lsm_sieve_options_create();
+            // SAFETY: settings of our own; texts are C strings, or no place for one.
+            unsafe { $setter(settings, $($argument),+) };
+            // SAFETY: as above.
+            let owned = unsafe { Box::from_raw(settings) };
+            owned.0
+        }};
+    }
+
+    /// An open shows few of the settings: a setter that did nothing, or the opposite, went unnoticed.
+    #[test]
+    fn each_setter_is_that_of_its_name() {
+        use lsm_sieve_options_set_adaptive_hits as adaptive_hits;
+        use lsm_sieve_options_set_audit as audit;
+        use lsm_sieve_options_set_expected_keys as expected_keys;
+        use lsm_sieve_options_set_memory_budget as memory_budget;
+        use lsm_sieve_options_set_scrub_seconds as scrub_seconds;
+        use lsm_sieve_options_set_static_filters as static_filters;
+
+        let of = SieveOptions::default;
+        let rate = FilterSize::rate(0.25).unwrap();
+        let bits = FilterSize::bits_per_key(14.0).unwrap();
+        let (folder, name) = (c"aside".as_ptr(), c"archive".as_ptr());
+        let second = Duration::from_secs(1);
+        for (set, expected) in [
+            (
+                after!(lsm_sieve_options_set_false_positive_rate, 0.25, null_mut()),
+                of().filter_size(rate),
+            ),
+            (
+                after!(lsm_sieve_options_set_bits_per_key, 14.0, null_mut()),
+                of().filter_size(bits),
+            ),
+            (
+                after!(lsm_sieve_options_set_folder, folder, null_mut()),
+                of().folder("aside"),
+            ),
+            (
+                after!(lsm_sieve_options_exclude_column_family, name, null_mut()),
+                of().exclude_cfs(["archive"]),
+            ),
+            (after!(static_filters, 2), of().static_filters(true)),
+            (after!(static_filters, 0), of().static_filters(false)),
+            (
+                after!(expected_keys, 1_000),
+                of().expected_keys(Items::new(1_000)),
+            ),
+            (after!(memory_budget, 0), of().memory_budget(Bits::new(0))),
+            (after!(memory_budget, 3), of().memory_budget(Bits::new(24))),
+            (after!(audit, 0), of().audit(0)),
+            (after!(audit, 7), of().audit(7)),
+            (after!(scrub_seconds, 0), of().scrub_every(None)),
+            (after!(scrub_seconds, 1), of().scrub_every(Some(second))),
+            (after!(adaptive_hits, 2), of().adaptive_hits(true)),
+            (after!(adaptive_hits, 0), of().adaptive_hits(false)),
+        ] {
+            assert_eq!(format!("{set:?}"), format!("{expected:?}"));
+        }
+        let settings = lsm_sieve_options_create();
+        // SAFETY: settings of our own.
+        unsafe { lsm_sieve_options_disable_segment_filters(settings) };
+        // SAFETY: as above.
+        let set = unsafe { Box::from_raw(settings) }.0;
+        let expected = of().segment_filters(None);
+        assert_eq!(format!("{set:?}"), format!("{expected:?}"));
+    }
 }

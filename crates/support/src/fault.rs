@@ -168,6 +168,10 @@ faults! {
     FolderRefusedLate => "lifecycle::opening::folder_of_filters_that_cannot_be_used",
     /// A setter of the C API takes what an open refuses.
     SetterRefusesNothing => "promises::refusals_hold_in_c",
+    /// The handles that an open in C++ needs are not freed.
+    HandlesNotFreed => "promises::nothing_leaks_in_cpp",
+    /// Filters that are never to be scrubbed are scrubbed all the time.
+    NeverIsAlways => "settings::",
     /// A path that no file can have is taken for an error of the disk.
     PathBlamedOnDisk => "identity::",
     /// Of more functions for prefixes than a filter takes, the last are left out.
@@ -374,6 +378,8 @@ faults! {
     AbsentKeyNotWatched => "transactions::",
     /// Each read for update takes an exclusive lock.
     ExclusiveIgnored => "transactions::locks::",
+    /// Of column families that are created together, the first has locks.
+    OneCfLocked => "rocks::hooks::handle",
     /// A read for update watches the key in the default column family, whichever it reads.
     DefaultCfWatched => "calls::transactions",
     /// A panic in a maintenance run ends maintenance.
@@ -401,6 +407,8 @@ faults! {
     UnknownSstKeepsKeyLog => "front::tests::growth::",
     /// The SSTs are listed after the log was read, so one that came meanwhile counts as read.
     ListedAfterReplay => "front::tests::growth::",
+    /// The keys of a compaction go into the log once more.
+    CompactionIsFlush => "front::maintenance::growth::",
     /// A compaction ends the log.
     CompactionEndsKeyLog => "front::tests::growth::",
     /// A log of many hashes goes on when the column family has ceased to grow.
@@ -553,6 +561,20 @@ faults! {
     PointReadUnanswered => "reads::scans::point_reads::",
     /// An iterator that was refreshed asks the filters no more.
     RefreshedIteratorAsksNothing => "reads::scans::a_refreshed",
+    /// A refreshed iterator takes the view after the moment that it shows.
+    RefreshedBeforeItsView => "doors::reads",
+    /// An iterator takes the view after the moment that it shows.
+    CreatedBeforeItsView => "doors::reads",
+    /// A seek that the filters answer has the error of an earlier one.
+    OldErrorKept => "doors::reads",
+    /// A scan that was prepared is answered by the filters, and RocksDB misses its turn.
+    PreparedScanAnswered => "doors::reads",
+    /// Whatever part of a key its extractor gives is taken for how the key begins.
+    AnyPartIsPrefix => "hooks::extractor",
+    /// The prefixes of a column family without filters are absent.
+    UnfilteredPrefixesAbsent => "excluded_cfs::prefixes",
+    /// In a column family without filters, RocksDB is asked as if any start were a whole prefix.
+    UnfilteredStartIsPrefix => "excluded_cfs::prefixes",
     /// The span of a backward seek ends before the key that is sought.
     LastOfSpanLeftOut => "reads::scans::a_backward",
     // ---- the differential store

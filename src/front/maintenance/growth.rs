@@ -347,8 +347,10 @@ mod tests {
             write(&db, 0..3_000);
             db.flush().unwrap();
         }
+        let flushed = cf_filter.key_log().len();
         db.compact_range::<&[u8], &[u8]>(None, None);
         assert!(cf_filter.key_log().is_whole());
+        assert_eq!(cf_filter.key_log().len(), flushed, "no key is new");
         let change = [("block_based_table_factory", "{whole_key_filtering=false}")];
         db.engine().set_options(&change).unwrap();
         write(&db, 3_000..4_000);

@@ -3,6 +3,7 @@
 use rocksdb::{AsColumnFamilyRef, Error, ThreadMode};
 
 use super::SieveDb;
+use crate::fault::fault;
 use crate::front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
 use crate::rocks::hooks;
 
@@ -72,7 +73,10 @@ impl<T: ThreadMode> SieveDb<T> {
     ) -> Vec<bool> {
         match self.cf_filters().get(hooks::cf_id(cf)) {
             Some(filters) => prefix_lookup::may_exist_many(&filters, starts),
-            None => vec![true; starts.len()],
+            None => {
+                fault!(UnfilteredPrefixesAbsent, return vec![false; starts.len()]);
+                vec![true; starts.len()]
+            }
         }
     }
 
@@ -123,7 +127,8 @@ impl<T: ThreadMode> SieveDb<T> {
     fn has_prefix(&self, cf: &impl AsColumnFamilyRef, start: &[u8]) -> Result<bool, Error> {
         let within = |filters: &CfFilter| self.sieve.is_within_engine_prefix(filters, start);
         let same_prefix = self.filters_of(cf).with(|filters, _| within(filters));
-        let same_prefix = same_prefix.unwrap_or_default();
+        let mut same_prefix = same_prefix.unwrap_or_default();
+        fault!(UnfilteredStartIsPrefix, same_prefix = true);
         hooks::contains_prefix(cf, start, same_prefix, 0).map_err(hooks::error_of)
     }
 }

@@ -69,3 +69,27 @@ impl Drop for Extractor {
         unsafe { lsm_sieve_extractor_release(self.0.as_ptr()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rocksdb::{Options, SliceTransform};
+
+    use super::*;
+
+    fn behind(key: &[u8]) -> &[u8] {
+        key.get(1..).unwrap_or_default()
+    }
+
+    /// A filter takes the first bytes of a key for its prefix, as many as the extractor gives: of
+    /// others, a seek would be answered for keys that it does not ask for.
+    #[test]
+    fn a_part_of_a_key_that_it_does_not_begin_with_is_no_prefix() {
+        let mut options = Options::default();
+        options.set_prefix_extractor(SliceTransform::create("behind", behind, None));
+        let prefix = extractor(&options).unwrap();
+        assert_eq!(prefix.of(b"abc"), None);
+        assert_eq!(prefix.of(b"aab"), None);
+        // By chance.
+        assert_eq!(prefix.of(b"aaa"), Some(&b"aa"[..]));
+    }
+}

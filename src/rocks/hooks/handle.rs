@@ -179,10 +179,12 @@ fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
 
 #[cfg(test)]
 mod tests {
-    use rocksdb::Options;
+    use std::ffi::CStr;
+
+    use rocksdb::{Options, TransactionDBOptions};
 
     use super::*;
-    use crate::rocks::{Engine, SieveDb};
+    use crate::rocks::{Engine, Isolation, SieveDb, SieveOptions};
 
     fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
         let mut options = Options::default();
@@ -224,6 +226,46 @@ mod tests {
         assert_eq!(find([usize::MAX - 7, one, 0x1000]), Some(handle));
         assert_eq!(find([0x1000, 7, engine]), None);
         assert_eq!(find([one, 0, other]), None);
+    }
+
+    /// A write to a family without locks is an error.
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "one program of calls of the C API"
+    )]
+    #[test]
+    fn families_made_at_once_all_have_locks() {
+        let home = tempfile::tempdir().unwrap();
+        let locks = Isolation::locks(TransactionDBOptions::default());
+        let sieve = SieveOptions::default().transactions(locks);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let handle = Handle::of(&*db).unwrap().raw.as_ptr();
+        let names = [c"first", c"second", c"third", c"fourth"].map(CStr::as_ptr);
+        let (key, mut number) = (c"key".as_ptr(), 0);
+        let mut error = std::ptr::null_mut();
+        // SAFETY: the database, its options and the names live through the calls. What RocksDB
+        // returns is freed once, the handles before the database closes.
+        unsafe {
+            let write = sys::rocksdb_writeoptions_create();
+            let cfs = sys::rocksdb_create_column_families(
+                handle,
+                options.as_raw_ptr(),
+                4,
+                names.as_ptr(),
+                &raw mut number,
+                &raw mut error,
+            );
+            assert_eq!((number, error.is_null()), (4, true));
+            for &cf in std::slice::from_raw_parts(cfs, number) {
+                sys::rocksdb_put_cf(handle, write, cf, key, 3, key, 3, &raw mut error);
+                assert!(error.is_null(), "{:?}", CStr::from_ptr(error));
+                sys::rocksdb_column_family_handle_destroy(cf);
+            }
+            sys::rocksdb_create_column_families_destroy(cfs);
+            sys::rocksdb_writeoptions_destroy(write);
+        }
     }
 
     #[test]

@@ -128,7 +128,10 @@ class FilteredIterator final : public Iterator {
     if (!is_empty_) inner_->Prev();
   }
   bool Valid() const override { return !is_empty_ && inner_->Valid(); }
-  Status status() const override { return is_empty_ ? Status::OK() : inner_->status(); }
+  Status status() const override {
+    FAULT(OldErrorKept, return inner_->status());
+    return is_empty_ ? Status::OK() : inner_->status();
+  }
   Slice key() const override { return inner_->key(); }
   Slice value() const override { return inner_->value(); }
   const WideColumns& columns() const override { return inner_->columns(); }
@@ -145,12 +148,14 @@ class FilteredIterator final : public Iterator {
     FAULT(RefreshedIteratorAsksNothing, is_usable_ = false);
     edition_ = edition;
     const Status status = inner_->Refresh(snapshot);
+    FAULT(RefreshedBeforeItsView, hooks_->sieve_prefixes(sieve_, cf_, &edition_, &most_found_));
     // Otherwise the inner iterator is still where a seek before left it.
     is_empty_ = is_empty_ && !status.ok();
     return status;
   }
   void Prepare(const MultiScanArgs& scans) override {
     is_usable_ = false;
+    FAULT(PreparedScanAnswered, is_usable_ = true);
     inner_->Prepare(scans);
   }
 
@@ -349,6 +354,7 @@ class FilteredDB final : public DBWithTTL {
       return db_->NewIterator(options, cf);
     }
     std::unique_ptr<Iterator> inner(db_->NewIterator(options, cf));
+    FAULT(CreatedBeforeItsView, hooks_->sieve_prefixes(sieve_, IdOf(cf), &edition, &most_found));
     if (!inner->status().ok()) return inner.release();
     return new FilteredIterator(inner.release(), options, has_extractor_changed_, IdOf(cf),
                                 edition, most_found, sieve_, hooks_);

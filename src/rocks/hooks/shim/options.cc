@@ -179,6 +179,7 @@ size_t lsm_sieve_prefix_length(const void* extractor, const char* key, size_t si
   const SliceTransform& transform = ExtractorOf(extractor);
   if (!transform.InDomain(whole)) return SIZE_MAX;
   const Slice prefix = transform.Transform(whole);
+  FAULT(AnyPartIsPrefix, return prefix.size());
   return whole.starts_with(prefix) ? prefix.size() : SIZE_MAX;
 }
 

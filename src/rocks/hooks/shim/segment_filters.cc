@@ -53,6 +53,7 @@ TableOrigin OriginOf(TableFileCreationReason reason) {
     case TableFileCreationReason::kRecovery:
       return TableOrigin::kMemtables;
     case TableFileCreationReason::kCompaction:
+      FAULT(CompactionIsFlush, return TableOrigin::kMemtables);
       return TableOrigin::kTables;
     default:
       return TableOrigin::kUnknown;

@@ -109,6 +109,7 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
   // Creates locks for the column families created since, for the next `number`, and for one more.
   void AddLocks(size_t number) {
     const std::lock_guard<std::mutex> lock(adding_locks_);
+    FAULT(OneCfLocked, number = 1);
     const size_t last = NextCfId() + number;
     for (; first_without_locks_ <= last; ++first_without_locks_) {
       PlaceholderHandle cf(first_without_locks_);
