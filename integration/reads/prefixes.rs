@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use lsm_sieve::{FilterSize, Prefix, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
@@ -475,6 +476,47 @@ fn a_held_iterator_shows_what_was_deleted_and_consolidated_away() {
         iterator.seek(tenant(30));
         assert!(iterator.valid());
     }
+}
+
+/// RocksDB refreshes no iterator of a database with a time to live: it goes on to show its moment.
+/// The filters of the moment of the refusal were asked from then on, and denied what it shows.
+#[test]
+fn a_refused_refresh_leaves_an_iterator_at_its_moment() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(7));
+    let db: SieveDb = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&sieve())
+        .ttl(Duration::from_secs(3_600))
+        .open()
+        .unwrap();
+    fill(&db, 0..20);
+    db.flush().unwrap();
+    cover(&db);
+    let mut held = db.raw_iterator_opt(same_prefix());
+    for user in 0..4 {
+        db.delete(format!("{:06}/{user}", 7)).unwrap();
+    }
+    fill(&db, 30..31);
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    db.consolidate().unwrap();
+    settle(&db);
+    for _ in 0..2 {
+        held.seek(tenant(7));
+        assert_eq!(held.key(), Some(&b"000007/0"[..]));
+        held.seek(tenant(30));
+        assert!(!held.valid());
+        held.refresh().unwrap_err();
+    }
+    assert!(!db.prefix_exists(tenant(7)).unwrap());
+    // It still asks, where nothing is newer.
+    let mut fresh = db.raw_iterator_opt(same_prefix());
+    fresh.refresh().unwrap_err();
+    let before = db.stats().prefixes_absent;
+    fresh.seek(tenant(7));
+    assert!(!fresh.valid());
+    assert_eq!(db.stats().prefixes_absent, before + 1);
 }
 
 /// Nothing is rebuilt then: what is stored has the prefixes of another function.

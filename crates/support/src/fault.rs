@@ -565,6 +565,8 @@ faults! {
     RefreshedBeforeItsView => "doors::reads",
     /// An iterator takes the view after the moment that it shows.
     CreatedBeforeItsView => "doors::reads",
+    /// A refresh that RocksDB refuses moves an iterator to another view.
+    RefusedRefreshCounts => "reads::prefixes::a_refused_refresh",
     /// A seek that the filters answer has the error of an earlier one.
     OldErrorKept => "doors::reads",
     /// A scan that was prepared is answered by the filters, and RocksDB misses its turn.

@@ -70,6 +70,7 @@ const _: &[Fault] = &[
     Fault::RefreshedIteratorAsksNothing,
     Fault::RefreshedBeforeItsView,
     Fault::CreatedBeforeItsView,
+    Fault::RefusedRefreshCounts,
     Fault::OldErrorKept,
     Fault::PreparedScanAnswered,
     Fault::AnyPartIsPrefix,

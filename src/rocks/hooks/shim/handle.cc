@@ -144,13 +144,16 @@ class FilteredIterator final : public Iterator {
   Status Refresh(const Snapshot* snapshot) override {
     uint64_t edition = 0;
     const bool has_prefixes = hooks_->sieve_prefixes(sieve_, cf_, &edition, &most_found_);
+    const Status status = inner_->Refresh(snapshot);
+    FAULT(RefreshedBeforeItsView, hooks_->sieve_prefixes(sieve_, cf_, &edition, &most_found_));
+    FAULT(RefusedRefreshCounts, edition_ = edition);
+    // As of a database with a time to live. The inner iterator is still where a seek before left it,
+    // at the moment of before.
+    if (!status.ok()) return status;
     is_usable_ = is_usable_ && has_prefixes;
     FAULT(RefreshedIteratorAsksNothing, is_usable_ = false);
     edition_ = edition;
-    const Status status = inner_->Refresh(snapshot);
-    FAULT(RefreshedBeforeItsView, hooks_->sieve_prefixes(sieve_, cf_, &edition_, &most_found_));
-    // Otherwise the inner iterator is still where a seek before left it.
-    is_empty_ = is_empty_ && !status.ok();
+    is_empty_ = false;
     return status;
   }
   void Prepare(const MultiScanArgs& scans) override {
