@@ -11,7 +11,7 @@ use super::{DEFAULT_ID, take_text};
 use crate::sync::unpoisoned;
 
 unsafe extern "C" {
-    fn lsm_sieve_engine(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_void;
+    pub(super) fn lsm_sieve_engine(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_void;
     fn lsm_sieve_cf(engine: *mut c_void, id: u32) -> *mut sys::rocksdb_column_family_handle_t;
     fn lsm_sieve_cf_id(engine: *mut c_void, name: *const c_char, size: usize) -> i64;
     fn lsm_sieve_int_property(
