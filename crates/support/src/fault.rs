@@ -355,7 +355,7 @@ faults! {
     /// Maintenance flushes during a listing of the live files that flushes.
     LiveFilesBesideMaintenance => "doors::external_writes",
     /// Each of several column families that are created together takes the whole room.
-    FamiliesTakeOneRoom => "doors::external_writes",
+    FamiliesTakeOneRoom => "rocks::hooks::handle::tests::families_made_at_once_share",
     /// A read that the filters answer leaves the result of an earlier one.
     ResultsNotCleared => "doors::reads",
     /// A wait for compactions closes the engine without ending maintenance first.

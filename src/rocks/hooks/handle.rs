@@ -184,6 +184,7 @@ mod tests {
     use rocksdb::{Options, TransactionDBOptions};
 
     use super::*;
+    use crate::math::{Bits, Items};
     use crate::rocks::{Engine, Isolation, SieveDb, SieveOptions};
 
     fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
@@ -228,6 +229,40 @@ mod tests {
         assert_eq!(find([one, 0, other]), None);
     }
 
+    /// Creates column families in one call, and passes each handle to `act`.
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "one program of calls of the C API"
+    )]
+    fn create_at_once(
+        db: &SieveDb,
+        options: &Options,
+        names: &[&CStr],
+        act: impl Fn(*mut sys::rocksdb_t, *mut sys::rocksdb_column_family_handle_t),
+    ) {
+        let handle = Handle::of(&**db).unwrap().raw.as_ptr();
+        let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let (mut number, mut error) = (0, std::ptr::null_mut());
+        // SAFETY: the database, the options and the names live through the calls. What RocksDB
+        // returns is freed once, the handles before the database closes.
+        unsafe {
+            let cfs = sys::rocksdb_create_column_families(
+                handle,
+                options.as_raw_ptr(),
+                names.len().try_into().unwrap(),
+                names.as_ptr(),
+                &raw mut number,
+                &raw mut error,
+            );
+            assert_eq!((number, error.is_null()), (names.len(), true));
+            for &cf in std::slice::from_raw_parts(cfs, number) {
+                act(handle, cf);
+                sys::rocksdb_column_family_handle_destroy(cf);
+            }
+            sys::rocksdb_create_column_families_destroy(cfs);
+        }
+    }
+
     /// A write to a family without locks is an error.
     #[expect(
         clippy::multiple_unsafe_ops_per_block,
@@ -241,31 +276,37 @@ mod tests {
         let mut options = Options::default();
         options.create_if_missing(true);
         let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
-        let handle = Handle::of(&*db).unwrap().raw.as_ptr();
-        let names = [c"first", c"second", c"third", c"fourth"].map(CStr::as_ptr);
-        let (key, mut number) = (c"key".as_ptr(), 0);
-        let mut error = std::ptr::null_mut();
-        // SAFETY: the database, its options and the names live through the calls. What RocksDB
-        // returns is freed once, the handles before the database closes.
-        unsafe {
-            let write = sys::rocksdb_writeoptions_create();
-            let cfs = sys::rocksdb_create_column_families(
-                handle,
-                options.as_raw_ptr(),
-                4,
-                names.as_ptr(),
-                &raw mut number,
-                &raw mut error,
-            );
-            assert_eq!((number, error.is_null()), (4, true));
-            for &cf in std::slice::from_raw_parts(cfs, number) {
+        let names = [c"first", c"second", c"third", c"fourth"];
+        create_at_once(&db, &options, &names, |handle, cf| {
+            let (key, mut error) = (c"key".as_ptr(), std::ptr::null_mut());
+            // SAFETY: the database and the column family are live, and the key has three bytes.
+            unsafe {
+                let write = sys::rocksdb_writeoptions_create();
                 sys::rocksdb_put_cf(handle, write, cf, key, 3, key, 3, &raw mut error);
+                sys::rocksdb_writeoptions_destroy(write);
                 assert!(error.is_null(), "{:?}", CStr::from_ptr(error));
-                sys::rocksdb_column_family_handle_destroy(cf);
             }
-            sys::rocksdb_create_column_families_destroy(cfs);
-            sys::rocksdb_writeoptions_destroy(write);
-        }
+        });
+    }
+
+    /// Maintenance, which would drop what exceeds the budget, has ended.
+    #[test]
+    fn families_made_at_once_share_what_the_budget_leaves() {
+        let home = tempfile::tempdir().unwrap();
+        let budget = Bits::from_bytes(4 << 20);
+        let sieve = SieveOptions::default();
+        let sieve = sieve.memory_budget(budget);
+        let sieve = sieve.expected_keys(Items::new(1_000_000));
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        db.sieve().filters.stop_maintenance();
+        let first = db.cf_filters().size_of_summaries(None);
+        let names = [c"first", c"second", c"third", c"fourth"];
+        create_at_once(&db, &options, &names, |_, _| {});
+        let all = db.cf_filters().size_of_summaries(None);
+        assert!(all <= budget, "{all:?}");
+        assert!(all.get() >= 2 * first.get(), "{first:?} and {all:?}");
     }
 
     #[test]
