@@ -445,7 +445,7 @@ faults! {
     /// Dropping a damaged segment filter does not wake maintenance.
     NoWakeForDamagedFilter => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
     /// Dropping a damaged summary filter does not wake maintenance.
-    NoWakeForDamagedSummary => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    NoWakeForDamagedSummary => "front::tests::by_itself::damaged_summary_comes_back",
     /// Dropping segment filters for the budget does not wake maintenance, and views hold them.
     NoWakeAfterFilterDrop => "front::tests::by_itself::",
     /// Dropping a summary filter for the budget does not wake maintenance.

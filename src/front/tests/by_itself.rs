@@ -294,6 +294,32 @@ fn successor_of_a_segment_that_went_while_its_filter_was_built_has_one() {
     assert_no_key_is_denied(&store, 0..2_000);
 }
 
+/// No run finds a consolidation due beside a segment that cannot be read. The scrub asks for one.
+#[test]
+fn damaged_summary_comes_back_beside_a_segment_that_cannot_be_read() {
+    let store = Store::open_without_thread(Stored::new(), &roomy());
+    store.look();
+    write_segments(&store, 2);
+    turn_while_woken(&store);
+    store.ingest(&entries(5_000..5_100));
+    store.set_unreadable(store.segments()[0]);
+    turn_while_woken(&store);
+    assert!(!store.is_complete() && rules_out(&store));
+    let scrub = || {
+        // It fails, because of the segment.
+        assert!(store.filters.scrub().is_err());
+        store.filters.scrubbed().damaged
+    };
+    assert_eq!(scrub(), 0, "the look to compare with");
+    store.cf_filter().view().summary.clear_one_bit();
+    assert_eq!(scrub(), 1);
+    assert!(store.cf_filter().view().summary.is_saturated());
+    turn_while_woken(&store);
+    assert!(!store.cf_filter().view().summary.is_saturated() && rules_out(&store));
+    assert_no_key_is_denied(&store, 0..2_000);
+    assert_no_key_is_denied(&store, 5_000..5_100);
+}
+
 /// A file goes in the second run that finds it without a segment, and nothing else causes one.
 #[test]
 fn files_of_segments_that_are_gone_are_removed() {

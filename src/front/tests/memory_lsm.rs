@@ -78,6 +78,8 @@ struct Lsm {
     after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What the next reads of segments do; then they are whole.
     next_scans: Mutex<VecDeque<Scan>>,
+    /// A segment that no read can read.
+    unreadable: Mutex<Option<SegmentId>>,
     scans: AtomicU64,
     listings: AtomicU64,
     is_building: AtomicBool,
@@ -179,6 +181,7 @@ impl Store {
             }),
             after_audit: Mutex::default(),
             next_scans: Mutex::default(),
+            unreadable: Mutex::default(),
             scans: AtomicU64::new(0),
             listings: AtomicU64::new(0),
             is_building: AtomicBool::new(false),
@@ -234,6 +237,11 @@ impl Store {
     /// Lets the next reads of segments do this.
     pub(super) fn set_next_scans(&self, scans: impl IntoIterator<Item = Scan>) {
         *unpoisoned(self.lsm.next_scans.lock()) = scans.into_iter().collect();
+    }
+
+    /// Lets each read of this segment fail from here on.
+    pub(super) fn set_unreadable(&self, id: SegmentId) {
+        *unpoisoned(self.lsm.unreadable.lock()) = Some(id);
     }
 
     /// Calls each memtable small from here on: less than half full.
@@ -531,6 +539,9 @@ impl Engine for Lsm {
         let found = live.iter().position(|own| own.path == segment.path);
         let gone = || EngineError::Failed("it was compacted away".to_owned());
         let at = found.ok_or_else(gone)?;
+        if *unpoisoned(self.unreadable.lock()) == Some(live[at].id) {
+            return Err(EngineError::Failed("a damaged segment".to_owned()));
+        }
         let entries = Arc::clone(&live[at].entries);
         let most = match scan.unwrap_or(Scan::Whole) {
             Scan::Whole => entries.len(),
