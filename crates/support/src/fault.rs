@@ -233,7 +233,7 @@ faults! {
     /// A consolidation beside an ingestion begins with the first SST again.
     ConsolidationStartsOver => "ingestion::consolidation_beside_ingestions_completes",
     /// An SST that came between two parts of a static summary filter counts as read.
-    PartlyReadSstCovered => "front::maintenance::static_stage",
+    PartlyReadSstCovered => "front::tests::by_itself::segment_that_comes_between",
     /// An uncovered SST is noted as covered without being read.
     CoveredUnread => "compat::adoption::",
     /// An SST that gave fewer keys than it has counts as read.

@@ -277,6 +277,27 @@ fn successor_of_a_segment_that_went_while_it_was_read_is_covered() {
     }
 }
 
+/// The part of a static summary filter that was read before has none of its keys.
+#[test]
+fn segment_that_comes_between_two_parts_is_read_whole() {
+    let options = FrontOptions {
+        static_filters: true,
+        build_memory: Some(Bits::new(400 * u64::from(u64::BITS))),
+        ..FrontOptions::default()
+    };
+    let store = Store::open_without_thread(Stored::new(), &options);
+    store.look();
+    write_segments(&store, 3);
+    turn_while_woken(&store);
+    store.ingest_after_next_scan(entries(5_000..5_100));
+    let before = store.scans();
+    assert!(store.consolidate());
+    assert!(store.scans() > before + 8 * 3, "it is read in parts");
+    assert!(store.is_complete() && rules_out(&store));
+    assert_no_key_is_denied(&store, 0..3_000);
+    assert_no_key_is_denied(&store, 5_000..5_100);
+}
+
 #[test]
 fn successor_of_a_segment_that_went_while_its_filter_was_built_has_one() {
     let store = open(&roomy());

@@ -78,6 +78,8 @@ struct Lsm {
     after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What the next reads of segments do; then they are whole.
     next_scans: Mutex<VecDeque<Scan>>,
+    /// Called once, after the next read of a segment.
+    after_scan: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// A segment that no read can read.
     unreadable: Mutex<Option<SegmentId>>,
     scans: AtomicU64,
@@ -181,6 +183,7 @@ impl Store {
             }),
             after_audit: Mutex::default(),
             next_scans: Mutex::default(),
+            after_scan: Mutex::default(),
             unreadable: Mutex::default(),
             scans: AtomicU64::new(0),
             listings: AtomicU64::new(0),
@@ -358,6 +361,13 @@ impl Store {
         let (lsm, cf_filters) = (Arc::clone(&self.lsm), Arc::clone(&self.filters.cf_filters));
         let ingest = move || lsm.ingest(&cf_filters, &entries);
         self.cf_filter().key_log().after_next_replay(ingest);
+    }
+
+    /// Ingests when the next read of a segment has come to its end.
+    pub(super) fn ingest_after_next_scan(&self, entries: Vec<(Vec<u8>, Vec<u8>)>) {
+        let (lsm, cf_filters) = (Arc::clone(&self.lsm), Arc::clone(&self.filters.cf_filters));
+        let ingest = move || lsm.ingest(&cf_filters, &entries);
+        *unpoisoned(self.lsm.after_scan.lock()) = Some(Box::new(ingest));
     }
 
     /// Rebuilds the summary filter; false if that failed.
@@ -556,6 +566,10 @@ impl Engine for Lsm {
         drop(tables);
         let mut some = entries.iter().take(most);
         some.all(|(key, value)| each(key, value.is_none()));
+        let act = unpoisoned(self.after_scan.lock()).take();
+        if let Some(act) = act {
+            act();
+        }
         match scan {
             Some(Scan::FailsAfter(_)) => Err(EngineError::Failed("a read error".to_owned())),
             Some(Scan::PanicsAfter(_)) => panic!("a read that panics, for a test"),
