@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch, WriteOptions};
 
@@ -31,6 +31,7 @@ use crate::segment::Registry;
 
 const THERE: &[u8] = b"there";
 const DENIED: &[u8] = b"denied";
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A database and the filters of its one family; no maintenance changes them but what a test does.
 struct Scene {
@@ -297,7 +298,9 @@ fn batch_is_asked_again_when_filters_change_while_they_deny() {
             if scene.cf_filter.edition() == before {
                 begin.send(()).unwrap();
             }
+            let began = Instant::now();
             while scene.cf_filter.edition() == before {
+                assert!(began.elapsed() < LIMIT, "it has the old edition");
                 std::thread::yield_now();
             }
         };
@@ -444,7 +447,6 @@ fn record_that_is_ingested_under_another_key_is_seen() {
 /// The other family's filters stay as they are.
 #[test]
 fn batch_over_families_is_asked_again_when_filters_of_one_change() {
-    const LIMIT: Duration = Duration::from_secs(60);
     type Change = fn(&SieveDb);
     let changes: [(&str, Change); 2] = [
         ("replaced", |db| {
