@@ -13,7 +13,7 @@ pub enum Mutant {
     SegmentLeftOut,
     /// A new segment carries the id of an older one.
     ReusedId,
-    /// The filters of a memtable are dropped before its keys are in a segment.
+    /// The filters of a memtable are dropped, and a flush returns, before its keys are in a segment.
     MemtableDroppedEarly,
     /// A read of all keys ends early, and says that it succeeded.
     ShortScan,

@@ -1,18 +1,9 @@
-//! Predicts from a thread's last lookups in one column family whether the next one is a hit.
+//! Predicts from a thread's last lookups in one column family what the next one comes to.
 //!
 //! A filter that answers *maybe* for a key that is there has saved nothing. So a thread that finds
-//! key after key checks fewer filters, until a lookup comes out otherwise:
-//!
-//! | the thread's last lookups                            | [`Plan`]      | saves                    |
-//! |------------------------------------------------------|---------------|--------------------------|
-//! | 32 hits in a row                                     | `EngineOnly`  | all filters              |
-//! | the last 8 keys that passed the summary were hits    | `SummaryOnly` | segment filters          |
-//! | anything else                                        | `AllFilters`  |                          |
-//!
-//! A wrong prediction costs one read of the engine. For lookups in random order, 32 hits in a row
-//! have a probability of 0.98^32 = 52 % if 2 % of the lookups miss, and of 3 % if 10 % do. At the
-//! default rate, if one lookup in a hundred is a hit, 70 % of the keys that pass the summary are
-//! hits, and 8 in a row have a probability of 6 %.
+//! key after key enters the engine at once, until a lookup comes out otherwise: after 32 hits in a
+//! row. For lookups in random order, that has a probability of 0.98^32 = 52 % if 2 % of them miss,
+//! and of 3 % if 10 % do. A wrong prediction costs one read of the engine.
 //!
 //! A predictor belongs to one thread, which alone writes it: plain loads and stores.
 
@@ -21,23 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Hits in a row after which the next lookup is expected to hit.
 const EXPECT_HIT: u32 = 2;
 
-/// Hits in a row after which no filter is checked.
+/// Hits in a row after which no filter is probed.
 const ENGINE_ONLY: u32 = 32;
 
-/// Hits in a row, among keys that passed the summary, after which segment filters are not checked.
-const SUMMARY_ONLY: u32 = 8;
-
-/// One hit in so many checks whether the thread's keys are in SSTs or in memtables.
-const SAMPLE_SEGMENTS: u32 = 32;
-
-/// Which filters a lookup checks before it enters the engine.
+/// What a lookup does before it enters the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The summary filter, then segment and memtable filters.
-    AllFilters,
-    /// The summary filter.
-    SummaryOnly,
-    /// None.
+    /// It probes the summary filter.
+    Probe,
+    /// Nothing.
     EngineOnly,
 }
 
@@ -46,10 +29,8 @@ pub(crate) enum Plan {
 pub(crate) enum Outcome {
     /// The engine found the key.
     Hit,
-    /// The summary filter said *absent*, or no filter was checked and the engine found nothing.
+    /// The key is absent, or could not be read.
     Miss,
-    /// The key passed the summary filter, and is absent or could not be read.
-    FalsePositive,
 }
 
 /// The last lookups of one thread in one column family.
@@ -57,10 +38,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Predictor {
     /// Hits in a row.
     hits: AtomicU32,
-    /// Hits in a row among keys that passed the summary filter.
-    passed_hits: AtomicU32,
-    /// Whether the last sampled hit was in no memtable.
-    reads_segments: AtomicBool,
+    /// Whether the engine probed a segment filter for the last key that it was asked for.
+    probed_segments: AtomicBool,
 }
 
 impl Predictor {
@@ -70,61 +49,38 @@ impl Predictor {
         self.hits.load(Ordering::Relaxed) >= EXPECT_HIT
     }
 
-    /// Which filters the next lookup should check.
+    /// What the next lookup should do.
     #[inline]
     pub(crate) fn plan(&self) -> Plan {
         if self.hits.load(Ordering::Relaxed) >= ENGINE_ONLY {
             Plan::EngineOnly
-        } else if self.passed_hits.load(Ordering::Relaxed) >= SUMMARY_ONLY {
-            Plan::SummaryOnly
         } else {
-            Plan::AllFilters
+            Plan::Probe
         }
     }
 
     /// Records what became of the last lookup.
     #[inline]
     pub(crate) fn record(&self, outcome: Outcome) {
-        match outcome {
-            Outcome::Hit => {
-                increment(&self.hits);
-                increment(&self.passed_hits);
-            }
-            Outcome::Miss => self.hits.store(0, Ordering::Relaxed),
-            Outcome::FalsePositive => {
-                self.hits.store(0, Ordering::Relaxed);
-                self.passed_hits.store(0, Ordering::Relaxed);
-            }
-        }
+        let hits = match outcome {
+            Outcome::Hit => self.hits.load(Ordering::Relaxed).saturating_add(1),
+            Outcome::Miss => 0,
+        };
+        self.hits.store(hits, Ordering::Relaxed);
     }
 
-    /// Whether the engine is likely to check segment filters for the next hit; `None` if that is
-    /// to be sampled now, and recorded.
+    /// Whether the engine is likely to probe segment filters for the next key: it does if the key is
+    /// in no memtable.
     #[inline]
-    pub(crate) fn expects_segment_reads(&self) -> Option<bool> {
-        let is_known = !self
-            .passed_hits
-            .load(Ordering::Relaxed)
-            .is_multiple_of(SAMPLE_SEGMENTS);
-        is_known.then(|| self.reads_segments.load(Ordering::Relaxed))
+    pub(crate) fn expects_segment_probes(&self) -> bool {
+        self.probed_segments.load(Ordering::Relaxed)
     }
 
-    /// Records whether the engine checks segment filters for the next hit: it does for a key that
-    /// is in no memtable.
+    /// Records whether the engine probed segment filters for the last key.
     #[inline]
-    pub(crate) fn record_segment_reads(&self, reads: bool) {
-        self.reads_segments.store(reads, Ordering::Relaxed);
+    pub(crate) fn record_segment_probes(&self, probed: bool) {
+        self.probed_segments.store(probed, Ordering::Relaxed);
     }
-}
-
-#[inline]
-fn increment(count: &AtomicU32) {
-    let now = count.load(Ordering::Relaxed);
-    // Past the thresholds the count only has to go on, for the sampling.
-    let next = now
-        .checked_add(1)
-        .unwrap_or_else(|| now - (SAMPLE_SEGMENTS - 1));
-    count.store(next, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -144,12 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn plan_checks_fewer_filters_as_hits_accumulate() {
+    fn no_filter_is_probed_after_hits_in_a_row() {
         for (count, plan) in [
-            (0, Plan::AllFilters),
-            (7, Plan::AllFilters),
-            (8, Plan::SummaryOnly),
-            (31, Plan::SummaryOnly),
+            (0, Plan::Probe),
+            (31, Plan::Probe),
             (32, Plan::EngineOnly),
             (1_000, Plan::EngineOnly),
         ] {
@@ -159,44 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn miss_ends_engine_only_and_keeps_summary_only() {
-        let predictor = after(hits(32).chain([Outcome::Miss]));
-        assert_eq!(predictor.plan(), Plan::SummaryOnly);
+    fn a_miss_ends_the_row() {
+        let predictor = after(hits(40).chain([Outcome::Miss]));
+        assert_eq!(predictor.plan(), Plan::Probe);
         assert!(!predictor.expects_hit());
-    }
-
-    #[test]
-    fn false_positive_ends_both() {
-        let predictor = after(hits(32).chain([Outcome::FalsePositive]));
-        assert_eq!(predictor.plan(), Plan::AllFilters);
-        assert!(!predictor.expects_hit());
-    }
-
-    #[test]
-    fn segment_reads_are_sampled_at_one_hit_in_32() {
-        let predictor = Predictor::default();
-        let mut sampled = 0;
-        for _ in 0..320 {
-            if predictor.expects_segment_reads().is_none() {
-                sampled += 1;
-                predictor.record_segment_reads(true);
-            } else {
-                assert_eq!(predictor.expects_segment_reads(), Some(true));
-            }
-            predictor.record(Outcome::Hit);
-        }
-        assert_eq!(sampled, 10);
     }
 
     #[test]
     fn counts_do_not_overflow() {
         let predictor = Predictor::default();
         predictor.hits.store(u32::MAX, Ordering::Relaxed);
-        predictor.passed_hits.store(u32::MAX, Ordering::Relaxed);
-        for sampled in [false, true] {
-            assert_eq!(predictor.plan(), Plan::EngineOnly);
-            assert_eq!(predictor.expects_segment_reads().is_none(), sampled);
-            predictor.record(Outcome::Hit);
-        }
+        predictor.record(Outcome::Hit);
+        assert_eq!(predictor.plan(), Plan::EngineOnly);
     }
 }

@@ -94,7 +94,8 @@ impl Readers {
     #[cold]
     fn read(&'static self) -> Reading {
         let Some(own) = OwnSlot::get() else {
-            return Reading::shared(self.crowd.enter());
+            let side = self.crowd.enter().stay();
+            return Reading::shared(&self.crowd.sides[side].0);
         };
         let slot = &self.slots[own.index()].0;
         let mut before = slot.load(Ordering::Relaxed);
@@ -128,29 +129,72 @@ impl Readers {
 /// switches to the other side and waits until the one it left is empty, twice, so that a stream of
 /// new readers never keeps it waiting. A reader that counts itself on a side after the writer has
 /// found it empty comes after the writer's swap, so it loads the new value.
+///
+/// Who needs to know when all that began before is over, however long it takes, has a crowd of its
+/// own.
 #[derive(Debug)]
-struct Crowd {
+pub(crate) struct Crowd {
     sides: [Slot; 2],
     side: AtomicUsize,
     turning: Mutex<()>,
 }
 
+impl Default for Crowd {
+    fn default() -> Self {
+        Self {
+            sides: std::array::from_fn(|_| Slot(AtomicU32::new(0))),
+            side: AtomicUsize::new(0),
+            turning: Mutex::new(()),
+        }
+    }
+}
+
 impl Crowd {
-    fn enter(&self) -> &AtomicU32 {
-        let slot = &self.sides[self.side.load(Ordering::SeqCst)].0;
-        slot.fetch_add(1, Ordering::SeqCst);
+    /// What began here lasts until this is dropped. What is loaded from here on is of before the
+    /// next [`Crowd::wait`], or that waits for it.
+    pub(crate) fn enter(&self) -> Entered<'_> {
+        let side = self.side.load(Ordering::SeqCst);
+        self.sides[side].0.fetch_add(1, Ordering::SeqCst);
         // An atomic addition does not order later loads from other addresses.
         fence(Ordering::SeqCst);
-        slot
+        self.entered(side)
     }
 
-    fn wait(&self) {
+    /// What [`Entered::stay`] left here.
+    pub(crate) fn entered(&self, side: usize) -> Entered<'_> {
+        Entered { crowd: self, side }
+    }
+
+    /// Waits until all that entered before is over.
+    pub(crate) fn wait(&self) {
         let _one_at_a_time = unpoisoned(self.turning.lock());
         for _ in 0..2 {
             let left = self.side.fetch_xor(1, Ordering::SeqCst);
             wait_until_idle(&self.sides[left].0);
             fault!(SidesSwitchedOnce, break);
         }
+    }
+}
+
+/// One in a crowd.
+#[derive(Debug)]
+pub(crate) struct Entered<'c> {
+    crowd: &'c Crowd,
+    side: usize,
+}
+
+impl Entered<'_> {
+    /// Stays in the crowd, on this side, until [`Crowd::entered`] takes it out again.
+    pub(crate) fn stay(self) -> usize {
+        let side = self.side;
+        std::mem::forget(self);
+        side
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.crowd.sides[self.side].0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -246,20 +290,20 @@ impl<T: Send + Sync> Published<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// Replaces the value and drops the old one once no read uses it. If the system can no longer
-    /// tell, the old value is never dropped: memory is lost, but no read.
-    pub(crate) fn publish(&self, value: T) {
+    /// Replaces the value and drops the old one once no read uses it: true. If the system can no
+    /// longer tell, the old value is never dropped: memory is lost, but no read.
+    pub(crate) fn publish(&self, value: T) -> bool {
         let old = self
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         let mut reads_are_over = READERS.wait();
         fault!(DroppedWithoutBarrier, reads_are_over = true);
-        if !reads_are_over {
-            return;
+        if reads_are_over {
+            // SAFETY: it came from a box, is no longer current, and every read that may have seen
+            // it is over.
+            drop(unsafe { Box::from_raw(old) });
         }
-        // SAFETY: it came from a box, is no longer current, and every read that may have seen it
-        // is over.
-        drop(unsafe { Box::from_raw(old) });
+        reads_are_over
     }
 }
 

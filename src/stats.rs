@@ -187,10 +187,8 @@ pub struct Stats {
     /// ([`SieveOptions::adaptive_hits`](crate::SieveOptions::adaptive_hits)). If these are most of
     /// the lookups, the filters have nothing to do in this column family.
     pub found_unchecked: u64,
-    /// Lookups that read the engine under complete coverage and found nothing. While hits and
-    /// misses mix, the segment-filter check may be skipped
-    /// ([`SieveOptions::adaptive_hits`](crate::SieveOptions::adaptive_hits)), and false positives of the
-    /// summary filter alone count.
+    /// Lookups that read the engine under complete coverage and found nothing: false positives of
+    /// the summary filter.
     pub false_positives: u64,
     /// Lookups of absent keys that read the engine because coverage was not complete.
     pub uncovered: u64,

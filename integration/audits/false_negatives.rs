@@ -144,19 +144,6 @@ fn summary_false_negative_is_found_by_every_kind_of_read() {
     }
 }
 
-/// The segment filter takes part in the segment-filter check, and RocksDB probes it as well. An
-/// audit whose read went through it would trust it.
-#[test]
-fn segment_filter_false_negative_is_found() {
-    let home = tempfile::tempdir().unwrap();
-    let model = write(home.path());
-    without_keys(&sidecars(&filters(home.path()))[0]);
-    let db = open(home.path());
-    settle(&db);
-    reads_until_found(|key| db.get(key).unwrap().is_some());
-    recovers_from_false_negative(db, home.path(), &model);
-}
-
 /// Summary filter and segment filter deny the same key. The audit reads past both.
 #[test]
 fn false_negative_of_both_filters_is_found() {

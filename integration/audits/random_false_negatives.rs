@@ -34,7 +34,6 @@ const KEYS: u64 = 40;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Faulty {
     Summary,
-    Segments,
     Both,
 }
 
@@ -48,9 +47,9 @@ struct Case {
 
 impl Case {
     fn draw(dice: &mut Dice) -> Self {
-        let faulty = [Faulty::Summary, Faulty::Segments, Faulty::Both];
+        let faulty = [Faulty::Summary, Faulty::Both];
         Self {
-            faulty: faulty[dice.below(3) as usize],
+            faulty: faulty[dice.below(2) as usize],
             ssts: 1 + dice.below(20),
             one_in: [1, 4, 16, 64][dice.below(4) as usize],
         }
@@ -83,12 +82,10 @@ impl Case {
 
     fn inject(&self, path: &Path) {
         let folder = filters(path);
-        if self.faulty != Faulty::Segments {
-            summaries(&folder)
-                .iter()
-                .for_each(|file| without_keys(file));
-        }
-        if self.faulty != Faulty::Summary {
+        summaries(&folder)
+            .iter()
+            .for_each(|file| without_keys(file));
+        if self.faulty == Faulty::Both {
             sidecars(&folder).iter().for_each(|file| without_keys(file));
         }
     }

@@ -32,7 +32,7 @@ fn entities_are_found_at_each_stage_of_their_life() {
 }
 
 #[test]
-fn external_writes_and_flushes_are_announced_until_their_end() {
+fn external_writes_are_announced_until_their_end() {
     holds("announced");
 }
 

@@ -457,10 +457,9 @@ fn growing_filters_keep_the_least_rate() {
     check_settled(&db, &model);
 }
 
-/// RocksDB drops the request for such a flush if another is running, and its caller waited for
-/// ever.
+/// Memtables that are flushed in pairs are sealed long before.
 #[test]
-fn consolidation_does_not_wait_for_a_flush_of_two_memtables() {
+fn consolidation_beside_flushes_of_two_memtables_loses_no_key() {
     const ROUNDS: u64 = 100;
     let home = tempfile::tempdir().unwrap();
     let mut options = options();

@@ -1,10 +1,10 @@
 //! A lookup: which filters it checks, what it finds, and how it is counted.
 
+mod beside_maintenance;
 mod counters;
 mod handle;
 mod multi_get;
 mod predictor;
 mod prefixes;
 mod scans;
-mod segment_filter_check;
 mod snapshots;

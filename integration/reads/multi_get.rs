@@ -67,6 +67,7 @@ fn record_that_moves_before_a_multi_get_of_a_cf_is_found() {
         batch.put("to", "record");
         batch.delete("from");
         db.write(batch).unwrap();
+        db.flush().unwrap();
         db.consolidate().unwrap();
         assert!(db.filter_answer("from").is_absent());
     };

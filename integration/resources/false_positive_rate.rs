@@ -56,11 +56,8 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     let tables = stamps(home.path(), ".sst");
     let before = report(&db);
     let ids = ids_of(&before);
-    assert!(
-        tables.len() >= TABLES as usize,
-        "maintenance may have flushed in between"
-    );
-    assert!(before.summary.observed_rate > 0.003, "{before:?}");
+    assert_eq!(tables.len(), TABLES as usize);
+    assert!(before.summary.observed_rate > 0.0015, "{before:?}");
     assert!(of_segments(&before) > 0.003, "{before:?}");
 
     let done = AtomicBool::new(false);

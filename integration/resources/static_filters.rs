@@ -41,10 +41,10 @@ fn filled(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
     (db, model)
 }
 
-/// 7.9 bits per key for many keys, and more for few: a flush by maintenance may split an SST. A
-/// filter that is not static has 12.
+/// A summary filter takes 8.8 bits per key for many keys, and that of an SST 7; more for few. One
+/// that is not static has 13.6, or 10.3.
 fn is_static(filter: &FilterReport) -> bool {
-    filter.stages == 1 && (7.9..9.5).contains(&filter.bits_per_key)
+    filter.stages == 1 && (6.8..9.9).contains(&filter.bits_per_key)
 }
 
 fn tables(report: &CfReport) -> Vec<&FilterReport> {
@@ -59,10 +59,10 @@ fn static_filters_are_smaller_keep_the_rate_and_reload() {
     let check = |db: &SieveDb, model: &Model| {
         let report = report(db);
         assert!(is_static(&report.summary), "{report:?}");
-        assert!(report.summary.observed_rate <= 0.006, "{report:?}");
+        assert!(report.summary.observed_rate <= 0.003, "{report:?}");
         assert!(tables(&report).into_iter().all(is_static), "{report:?}");
         let passed = (0..20_000).filter(|&i| !db.filter_answer(absent_key(i)).is_absent());
-        assert!(passed.count() < 20);
+        assert!(passed.count() < 90);
         check_settled(db, model);
         verify_finds_every_key(db);
     };

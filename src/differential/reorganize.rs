@@ -149,7 +149,7 @@ impl DifferentialStore {
     /// the records are durable, and a full memtable is flushed in any case.
     fn let_logs_go(&self) {
         for family in [&self.main, &self.home] {
-            if let Err(error) = family.flush_at_once() {
+            if let Err(error) = family.begin_flush() {
                 tracing::warn!(%error, "cannot flush moved records; their logs stay for now");
             }
         }

@@ -1,7 +1,7 @@
 //! The filters of a database's column families, by RocksDB's id of each.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::front::cf_filter::{CfFilter, ExternalWrites, Resolve};
@@ -14,8 +14,6 @@ use crate::sync::{Mutex, unpoisoned};
 pub(crate) struct CfFilters {
     by_id: Published<Vec<Option<Arc<CfFilter>>>>,
     external: Mutex<ExternalState>,
-    /// Those of dropped column families that the engine still holds.
-    retired: Mutex<Vec<Weak<CfFilter>>>,
     summary_rate: Mutex<Rate>,
 }
 
@@ -25,8 +23,6 @@ struct ExternalState {
     under_way: usize,
     /// The external writes of column families that were added meanwhile.
     held: Vec<ExternalWrites>,
-    /// Calls of the engine during which maintenance must not flush.
-    flushers: usize,
     /// Column families that never have filters.
     excluded: HashSet<u32>,
 }
@@ -57,21 +53,11 @@ impl Drop for ExternalGuard<'_> {
     }
 }
 
-/// Must be held while the engine flushes several column families at once.
-pub(crate) struct Flushing<'a>(&'a CfFilters);
-
-impl Drop for Flushing<'_> {
-    fn drop(&mut self) {
-        unpoisoned(self.0.external.lock()).flushers -= 1;
-    }
-}
-
 impl CfFilters {
     pub(crate) fn new(summary_rate: Rate) -> Self {
         Self {
             by_id: Published::new(Vec::new()),
             external: Mutex::default(),
-            retired: Mutex::default(),
             summary_rate: Mutex::new(summary_rate),
         }
     }
@@ -87,7 +73,7 @@ impl CfFilters {
             .with(|cf_filters| cf_filters.iter().flatten().cloned().collect())
     }
 
-    /// Memory of the filters that memtables feed, except those of one column family.
+    /// Memory of the filters that writes feed, except those of one column family.
     pub(crate) fn size_without(&self, cf_filter: Option<&CfFilter>) -> Bits {
         let others = self.all_without(cf_filter);
         others.map(|other| other.size()).sum()
@@ -181,22 +167,6 @@ impl CfFilters {
         });
         // The engine itself keeps them until it is closed.
         gone.retire();
-        unpoisoned(self.retired.lock()).push(Arc::downgrade(gone));
-    }
-
-    /// Frees the filters that only memtables held which are gone: flushed ones, and those of dropped
-    /// column families.
-    pub(crate) fn free_deferred(&self) {
-        let all = self.all();
-        all.iter()
-            .for_each(|cf_filter| cf_filter.memtables().free_deferred());
-        fault!(MemtablesOfDroppedCfKept, return);
-        unpoisoned(self.retired.lock()).retain(|retired| {
-            let retired = retired.upgrade();
-            retired
-                .inspect(|cf_filter| cf_filter.memtables().free_deferred())
-                .is_some()
-        });
     }
 
     /// Notes that the column family with this id never has filters.
@@ -221,24 +191,6 @@ impl CfFilters {
                 .map(|cf_filter| cf_filter.begin_external_writes())
                 .collect(),
         }
-    }
-
-    /// Announces that the engine flushes several column families; waits for a flush by maintenance.
-    pub(crate) fn flush_beside_maintenance_guard(&self) -> Flushing<'_> {
-        unpoisoned(self.external.lock()).flushers += 1;
-        Flushing(self)
-    }
-
-    /// Whether the engine is flushing several column families.
-    pub(crate) fn is_engine_flushing(&self) -> bool {
-        unpoisoned(self.external.lock()).flushers > 0
-    }
-
-    /// Runs `act` while there are no external writes and the engine does not flush several column
-    /// families. Those that begin meanwhile wait for it. `None` if some are under way.
-    pub(crate) fn while_no_external_writes<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
-        let external = unpoisoned(self.external.lock());
-        (external.under_way == 0 && external.flushers == 0).then(act)
     }
 
     /// Needs the lock of `external`, so that changes come one at a time.

@@ -9,7 +9,7 @@ use crate::segment::SegmentId;
 
 /// The engine, as maintenance and audits use it.
 ///
-/// What the hooks of the engine report comes the other way: a memtable took a key, a segment is
+/// What the hooks of the engine report comes the other way: a memtable takes a key, a segment is
 /// being written, external writes begin, something changed.
 pub(crate) trait Engine: Send + Sync {
     /// The live segments of a key space, as of one version of the engine: the one that readers
@@ -28,18 +28,17 @@ pub(crate) trait Engine: Send + Sync {
     /// Entries in memtables; each version of a key counts.
     fn entries_in_memtables(&self, of: &KeySpace) -> Result<u64, EngineError>;
 
-    /// Writes the memtables to segments, even if that slows writers. Never waits for a compaction.
-    fn flush(&self, of: &KeySpace) -> Result<(), EngineError>;
-
-    /// Whether a flush would wait for compactions in order to slow no writer.
-    fn flush_would_wait(&self, _of: &KeySpace) -> bool {
-        false
-    }
-
-    /// Whether a flush now would write a segment of at least half the usual size.
-    fn is_memtable_half_full(&self, _of: &KeySpace) -> bool {
-        true
-    }
+    /// Calls `each(key, is_deletion)` for every entry of the memtables, until it returns false.
+    ///
+    /// An entry that a memtable had before the call is passed, or is in a segment that
+    /// [`Engine::segments`] lists from here on, or its writer has a hold
+    /// (`Intake::hold`). Those that come meanwhile may be
+    /// passed or not. Neither writers nor flushes wait.
+    fn memtable_keys(
+        &self,
+        of: &KeySpace,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError>;
 
     /// Whether no segment is being written now.
     fn is_idle(&self) -> bool;

@@ -68,8 +68,8 @@ impl Default for FilterOptions {
 }
 
 impl FilterOptions {
-    /// Sets the size of the filters: [`FilterSize::ONE_PERCENT`] by default, which takes 12 bits
-    /// per key for the summary filter and 12 more for segment filters. A rate bounds the share of
+    /// Sets the size of the filters: [`FilterSize::ONE_PERCENT`] by default, which takes 13.6 bits
+    /// per key for the summary filter and 10.3 more for segment filters. A rate bounds the share of
     /// lookups of absent keys that pass the summary filter.
     #[must_use]
     pub fn filter_size(mut self, size: FilterSize) -> Self {

@@ -16,7 +16,7 @@ pub struct CfHealth {
     pub keys: Items,
     /// Stages of the summary filter; one right after a consolidation.
     pub stages: usize,
-    /// Memory of the summary filter and of the newest memtable filters.
+    /// Memory of the summary filter, and of the one that is being built.
     pub memory: Bits,
     /// Memory beside the filters: counters, lists of SSTs, and the objects of the hooks.
     pub overhead: Bits,
@@ -30,8 +30,6 @@ pub struct CfHealth {
     /// 6.24, which wrote no id to bind filters to, and this is a secondary or open for reading
     /// only. Otherwise such an SST is known by its file name while the database is open.
     pub without_id: usize,
-    /// Whether the segment filters are checked after a *maybe* of the summary filter.
-    pub checks_segment_filters: bool,
     /// The functions whose prefixes the filters have or will have.
     pub prefixes: Vec<PrefixHealth>,
     /// The counters of these filters.
@@ -46,8 +44,7 @@ pub struct PrefixHealth {
     pub id: PrefixId,
     /// Whether the summary filter has the prefixes of all its keys. Otherwise it is rebuilt.
     pub in_summary: bool,
-    /// Whether the segment filters have them too, and are checked after a *maybe* of the summary
-    /// filter.
+    /// Whether all segment filters have them too.
     pub in_segments: bool,
 }
 
@@ -63,22 +60,18 @@ impl CfFilter {
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),
             without_id: view.without_id(),
-            checks_segment_filters: view.segment_filters.is_some(),
             prefixes: self.prefix_health(&view),
             stats: self.stats(),
         }
     }
 
     fn prefix_health(&self, view: &View) -> Vec<PrefixHealth> {
-        let in_segments = |at| {
-            let filters = view.segment_filters.as_ref();
-            filters.is_some_and(|filters| filters.has_prefixes(at))
-        };
+        let in_segments = self.prefixes_of_segments();
         let ids = self.prefixes().ids().iter().enumerate();
         ids.map(|(at, id)| PrefixHealth {
             id: id.clone(),
             in_summary: view.summary_prefixes.has(at),
-            in_segments: in_segments(at),
+            in_segments: in_segments.has(at),
         })
         .collect()
     }

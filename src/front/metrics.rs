@@ -31,14 +31,13 @@ const PREDICTED_FPR: &str = "lsm_sieve_predicted_fpr";
 const COVERAGE_KNOWN: &str = "lsm_sieve_coverage_known";
 const UNCOVERED_SSTS: &str = "lsm_sieve_uncovered_ssts";
 const SSTS_WITHOUT_ID: &str = "lsm_sieve_ssts_without_id";
-const CHECKS_SEGMENT_FILTERS: &str = "lsm_sieve_checks_segment_filters";
 pub(crate) const SEGMENT_BYTES: &str = "lsm_sieve_segment_filter_bytes";
 pub(crate) const SEGMENTS: &str = "lsm_sieve_known_segments";
 pub(crate) const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
 pub(crate) const DISTRUSTED: &str = "lsm_sieve_distrusted";
 
 /// Every metric: its name, its kind, and its description.
-pub(crate) const NAMES: [(&str, Kind, &str); 17] = [
+pub(crate) const NAMES: [(&str, Kind, &str); 16] = [
     (
         LOOKUPS,
         Counter,
@@ -64,7 +63,7 @@ pub(crate) const NAMES: [(&str, Kind, &str); 17] = [
     (
         SUMMARY_BYTES,
         Gauge,
-        "Memory of the summary filter and of the newest memtable filters",
+        "Memory of the summary filter, and of the one that is being built",
     ),
     (OVERHEAD_BYTES, Gauge, "Memory beside the filters"),
     (
@@ -86,11 +85,6 @@ pub(crate) const NAMES: [(&str, Kind, &str); 17] = [
         SSTS_WITHOUT_ID,
         Gauge,
         "Uncovered SSTs that stay so until they are compacted",
-    ),
-    (
-        CHECKS_SEGMENT_FILTERS,
-        Gauge,
-        "1 if segment filters are checked after a maybe of the summary filter",
     ),
     (
         SEGMENT_BYTES,
@@ -140,8 +134,6 @@ impl CfHealth {
         let uncovered = self.uncovered.map_or(f64::NAN, |ssts| ssts as f64);
         gauge!(UNCOVERED_SSTS, &labels).set(uncovered);
         gauge!(SSTS_WITHOUT_ID, &labels).set(self.without_id as f64);
-        let checks = f64::from(u8::from(self.checks_segment_filters));
-        gauge!(CHECKS_SEGMENT_FILTERS, &labels).set(checks);
     }
 
     /// The results add up to all lookups.
@@ -204,7 +196,6 @@ mod tests {
             predicted_rate: 0.5,
             uncovered: Some(16),
             without_id: 17,
-            checks_segment_filters: false,
             prefixes: Vec::new(),
             stats: Stats {
                 absent: 101,
@@ -233,7 +224,6 @@ mod tests {
         };
         let mut expected = [
             r#"lsm_sieve_audits_total{of} 107"#,
-            r#"lsm_sieve_checks_segment_filters{of} 0"#,
             r#"lsm_sieve_coverage_known{of} 1"#,
             r#"lsm_sieve_false_negatives_total{of} 108"#,
             r#"lsm_sieve_keys{of} 11"#,
@@ -254,11 +244,9 @@ mod tests {
             r#"lsm_sieve_uncovered_ssts{of} 16"#,
         ];
         assert_eq!(scrape(&health), expected);
-        health.checks_segment_filters = true;
         health.uncovered = None;
-        expected[1] = r#"lsm_sieve_checks_segment_filters{of} 1"#;
-        expected[2] = r#"lsm_sieve_coverage_known{of} 0"#;
-        expected[19] = r#"lsm_sieve_uncovered_ssts{of} NaN"#;
+        expected[1] = r#"lsm_sieve_coverage_known{of} 0"#;
+        expected[18] = r#"lsm_sieve_uncovered_ssts{of} NaN"#;
         assert_eq!(scrape(&health), expected);
     }
 }

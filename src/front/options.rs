@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::fault::fault;
 use crate::filter::{ScalableOptions, Stage};
-use crate::front::segment_filters::memtable_filter_budget;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
 use crate::prefix::Prefixes;
@@ -168,8 +167,8 @@ impl FilterSize {
         }
     }
 
-    /// The size that segment filters have by default beside a summary filter of this size: 0.44 of
-    /// its rate, or as many bits per key.
+    /// The size that segment filters have by default beside a summary filter of this size: its rate,
+    /// or as many bits per key.
     #[must_use]
     pub fn segment_part(self) -> Self {
         Self(match self.0 {
@@ -207,16 +206,14 @@ const GROWTH: u32 = 2;
 const SECOND: u64 = 4;
 
 /// Tightening ratio r. A consolidated summary filter is one stage of rate P(1 - r) for as long as
-/// it can be. Half the configured rate costs 1.4 bits per key. It halves the segment-filter checks
-/// or, without segment filters, the reads of the engine. At slightly less than half, one percent
-/// costs 12 bits per key. Later stages live only until the next consolidation.
-const TIGHTENING: f64 = 0.52;
+/// it can be: a quarter of the configured rate. What passes reads the engine, which takes as long as
+/// a hundred probes. With a larger r, a filter of two bits per key could not keep its rate. Later
+/// stages live only until the next consolidation.
+const TIGHTENING: f64 = 0.74;
 
-/// The rate of a segment filter, as a part of the configured rate. For 1.7 bits per key, less than
-/// half as many SSTs are searched for a key that they do not have, and one percent costs 12 bits
-/// per key. An absent key that passes both the summary filter and a segment filter costs as much as
-/// several hundred that do not. A hit also passes SSTs on its way.
-const SEGMENT_PART: f64 = 0.44;
+/// The rate of a segment filter, as a part of the configured rate. It decides how many SSTs are
+/// searched in vain for a key that exists, or that has passed the summary filter.
+const SEGMENT_PART: f64 = 1.0;
 
 /// Hashes in memory while a static summary filter is built, by default.
 const HASHES_AT_ONCE: u64 = 1 << 26;
@@ -336,15 +333,6 @@ impl FrontOptions {
         Items::new(doubled.max(leap).max(first.get() / SECOND))
     }
 
-    /// The most that one memtable filter of a column family takes. It is 0 if there is no
-    /// segment-filter check to use it.
-    pub(crate) fn memtable_filter_budget(&self) -> Bits {
-        if self.segment_rate.is_none() || self.access == Access::Read {
-            return Bits::new(0);
-        }
-        memtable_filter_budget(self.filter_budget(), self.cfs)
-    }
-
     /// The number of parts that a static summary filter of `entries` entries is built in.
     pub(crate) fn static_parts(&self, entries: u64) -> NonZeroU64 {
         let by_default = HASHES_AT_ONCE.max(entries.div_ceil(MOST_PARTS));
@@ -408,21 +396,16 @@ impl FrontOptions {
     }
 
     /// The options of a summary filter for at least `keys` keys. Others take `others` bits of the
-    /// budget. If possible, it leaves some for the memtable filters.
+    /// budget.
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
-        let memtable_filters = std::iter::repeat_n(self.memtable_filter_budget(), self.cfs);
-        let beside_memtable_filters = self.room_beside(others + memtable_filters.sum());
-        let fits = |room: &Bits| self.stage_size(first) <= *room;
         ScalableOptions {
             rate: self.summary_rate,
             first,
             second: Some(self.second_stage(first)),
             growth: GROWTH,
             tightening: Tightening::Geometric(TIGHTENING),
-            budget: beside_memtable_filters
-                .filter(fits)
-                .or(self.room_beside(others)),
+            budget: self.room_beside(others),
             ..ScalableOptions::default()
         }
     }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::filter::{Scalable, Simd};
-use crate::front::segment_filters::SegmentFilters;
 use crate::front::sorted_runs::{SortedRuns, WithRange};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::prefix::{PrefixSet, Prefixes};
@@ -37,15 +36,17 @@ impl Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbsenceProof(());
 
-/// A key passed a filter.
-pub(crate) struct Passed;
+/// The outcome of a fast probe of the summary filter.
+pub(crate) enum FastProbed {
+    Absent(AbsenceProof),
+    Maybe,
+    /// It cannot decide: the summary filter does not cover all SSTs, or has several stages, or is
+    /// static and may have the key.
+    Undecided,
+}
 
 /// Keys that are looked up together.
 pub(crate) const CHUNK: usize = 64;
-
-/// Of these, the keys that are probed before the lines for their segment-filter checks are
-/// prefetched. Those lines arrive while the next keys are probed.
-const STRIDE: usize = 16;
 
 /// If more uncovered SSTs than this overlap at one key, none is checked and every key is *maybe*.
 /// Probing each would take as long as the engine does.
@@ -54,15 +55,12 @@ const MOST_RUNS: usize = 64;
 /// One consistent set of filters.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Memtables insert into it. Its hashes are remixed, so that its false positives are
-    /// independent of those of the segment filters.
+    /// Writes feed it. Its hashes are remixed, so that its false positives are independent of those
+    /// of the segment filters.
     pub(crate) summary: Arc<Scalable>,
     pub(crate) coverage: Coverage,
     /// The prefixes that the summary filter has of all keys that it has.
     pub(crate) summary_prefixes: PrefixSet,
-    /// Checked if the summary filter says *maybe*, unless the summary filter alone decides. It
-    /// holds all keys by itself. `None` if coverage is unknown.
-    pub(crate) segment_filters: Option<SegmentFilters>,
     /// Grows with each view of a column family that is published.
     pub(crate) edition: u64,
 }
@@ -159,24 +157,15 @@ impl View {
 
     /// False only for a prefix that no key has.
     fn may_hold_prefix(&self, probe: PrefixProbe<'_>) -> bool {
-        let PrefixProbe {
-            at, prefix, hash, ..
-        } = probe;
+        let PrefixProbe { at, hash, .. } = probe;
         let mut has_prefixes = self.summary_prefixes.has(at);
         fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
         let passed = !has_prefixes || self.passes_summary(hash);
-        let passed = match &self.coverage {
-            Coverage::Unknown => return true,
+        match &self.coverage {
+            Coverage::Unknown => true,
             Coverage::Complete => passed,
             Coverage::AllBut(uncovered) => passed || uncovered.may_contain_prefix(probe),
-        };
-        let filters = self.segment_filters.as_ref();
-        let mut filters = filters.filter(|filters| filters.has_prefixes(at));
-        fault!(
-            SegmentsAskedForAnyPrefix,
-            filters = self.segment_filters.as_ref()
-        );
-        passed && filters.is_none_or(|filters| filters.may_contain_prefix(hash, prefix))
+        }
     }
 
     /// A view of unknown coverage.
@@ -185,31 +174,23 @@ impl View {
             summary,
             summary_prefixes,
             coverage: Coverage::Unknown,
-            segment_filters: None,
             edition: 0,
         }
     }
 
-    /// The outcome of a fast probe of the summary filter; `None` if the probe cannot decide: the
-    /// summary filter does not cover all SSTs, or has several stages, or is static and may have the
-    /// key.
+    /// Probes the summary filter if one cache line of it decides.
     #[inline(always)]
-    pub(crate) fn probe_fast(
-        &self,
-        simd: impl Simd,
-        hash: KeyHash,
-    ) -> Option<Result<AbsenceProof, Passed>> {
+    pub(crate) fn probe_fast(&self, simd: impl Simd, hash: KeyHash) -> FastProbed {
         let mut suffices = self.coverage.is_complete();
         fault!(SummaryAlwaysSuffices, suffices = true);
         if !suffices {
-            return None;
+            return FastProbed::Undecided;
         }
-        let passes = self.summary.may_contain_fast(simd, hash.for_summary())?;
-        Some(if passes {
-            Err(Passed)
-        } else {
-            Ok(AbsenceProof(()))
-        })
+        match self.summary.may_contain_fast(simd, hash.for_summary()) {
+            Some(false) => FastProbed::Absent(AbsenceProof(())),
+            Some(true) => FastProbed::Maybe,
+            None => FastProbed::Undecided,
+        }
     }
 
     /// Whether a key passes the summary filter: false if it is in no covered SST and no memtable.
@@ -231,54 +212,28 @@ impl View {
         (!self.may_hold(passed, hash, key)).then_some(AbsenceProof(()))
     }
 
-    /// Whether the engine checks segment filters for a key that it finds: for one that is in no
-    /// memtable.
-    pub(crate) fn reads_segments(&self, hash: KeyHash) -> bool {
-        let filters = self.segment_filters.as_ref();
-        filters.is_some_and(|filters| !filters.memtable_filters_may_contain(hash))
-    }
-
-    /// Prefetches the lines of the segment filters that a key concerns.
-    pub(crate) fn prefetch_segment_filters(&self, hash: KeyHash, key: &[u8]) {
-        if let Some(filters) = &self.segment_filters {
-            filters.prefetch_tables(hash, key);
-        }
-    }
-
-    /// Whether segment filters are all that is checked after the summary filter.
-    pub(crate) fn has_segment_filters(&self) -> bool {
-        let mut is_complete = self.coverage.is_complete();
-        fault!(SummaryOnlyWhenUncovered, is_complete = true);
-        is_complete && self.segment_filters.is_some()
-    }
-
     /// False only for an absent key; `passed` is what the summary filter says of it.
     #[inline(always)]
     fn may_hold(&self, passed: bool, hash: KeyHash, key: &[u8]) -> bool {
-        let passed = match &self.coverage {
-            Coverage::Unknown => return true,
+        match &self.coverage {
+            Coverage::Unknown => true,
             Coverage::Complete => passed,
             Coverage::AllBut(uncovered) => passed || uncovered.may_contain(hash, key),
-        };
-        let filters = self.segment_filters.as_ref();
-        passed && filters.is_none_or(|filters| filters.may_contain(hash, key))
+        }
     }
 
-    /// [`View::answer`] for up to [`CHUNK`] keys: false if the key is certainly absent. If
-    /// `summary_only`, keys that pass the summary filter are not checked against the segment
-    /// filters.
+    /// [`View::answer`] for up to [`CHUNK`] keys: false if the key is certainly absent. Returns how
+    /// many are not.
     pub(crate) fn check_many(
         &self,
         hasher: KeyHasher,
         keys: &[impl AsRef<[u8]>],
         maybe: &mut [bool],
-        summary_only: bool,
-    ) -> PassCounts {
+    ) -> usize {
         if !self.is_known() {
             maybe.fill(true);
-            return PassCounts::same(keys.len());
+            return keys.len();
         }
-        let summary_only = summary_only && self.has_segment_filters();
         let mut for_summary = [KeyHash::new(0); CHUNK];
         let for_summary = &mut for_summary[..keys.len()];
         for (for_summary, key) in for_summary.iter_mut().zip(keys) {
@@ -286,48 +241,16 @@ impl View {
             // Prefetched at once: the lines arrive while the next keys are hashed.
             self.summary.prefetch(*for_summary);
         }
-        let mut summary_passed = 0;
-        let strides = for_summary.chunks(STRIDE).zip(keys.chunks(STRIDE));
-        for ((for_summary, keys), maybe) in strides.zip(maybe.chunks_mut(STRIDE)) {
-            self.summary.contains_prefetched(for_summary, maybe);
-            let passed = count(maybe);
-            summary_passed += passed;
-            if passed > 0 && !summary_only {
-                self.prefetch_passed(hasher, keys, maybe);
-            }
-        }
-        if summary_only || (summary_passed == 0 && self.coverage.is_complete()) {
-            return PassCounts::same(summary_passed);
-        }
-        self.filter_again(hasher, keys, maybe);
-        PassCounts {
-            summary: summary_passed,
-            all_filters: count(maybe),
-        }
-    }
-
-    /// Prefetches what [`View::filter_again`] will probe.
-    #[cold]
-    fn prefetch_passed(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &[bool]) {
-        if let Some(segment_filters) = &self.segment_filters {
-            let found = keys.iter().zip(maybe).filter(|(_, maybe)| **maybe);
-            let keys = found.map(|(key, _)| key.as_ref());
-            keys.for_each(|key| segment_filters.prefetch(hasher.hash(key), key));
-        }
-    }
-
-    /// Completes the answers of the summary filter: probes the segment filters for keys that are
-    /// `maybe`, and the filters of uncovered SSTs, if there are any, for all keys. Usually few keys
-    /// are *maybe*, and only they are hashed again.
-    fn filter_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
-        let mut any_is_uncovered = !self.coverage.is_complete();
-        fault!(ManyIgnoreUncovered, any_is_uncovered = false);
-        for (maybe, key) in maybe.iter_mut().zip(keys) {
-            if *maybe || any_is_uncovered {
+        self.summary.contains_prefetched(for_summary, maybe);
+        let mut all_are_covered = self.coverage.is_complete();
+        fault!(ManyIgnoreUncovered, all_are_covered = true);
+        if !all_are_covered {
+            for (maybe, key) in maybe.iter_mut().zip(keys) {
                 let key = key.as_ref();
                 *maybe = self.may_hold(*maybe, hasher.hash(key), key);
             }
         }
+        maybe.iter().filter(|&&maybe| maybe).count()
     }
 
     /// Whether any key can be proved absent.
@@ -353,40 +276,13 @@ impl View {
     }
 }
 
-/// How many keys of a batch passed the filters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PassCounts {
-    /// Those that passed the summary filter.
-    pub(crate) summary: usize,
-    /// Those that also passed what was checked after it.
-    pub(crate) all_filters: usize,
-}
-
-impl PassCounts {
-    fn same(count: usize) -> Self {
-        Self {
-            summary: count,
-            all_filters: count,
-        }
-    }
-}
-
-/// How many are true.
-fn count(answers: &[bool]) -> usize {
-    answers.iter().map(|&answer| usize::from(answer)).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{Chain, ScalableOptions};
-    use crate::format::Source;
+    use crate::filter::ScalableOptions;
     use crate::front::key_range::KeyRange;
-    use crate::front::segment_filters::in_runs;
     use crate::hash::{HashId, Seed};
-    use crate::math::Rate;
     use crate::prefix::Prefix;
-    use crate::segment::SealedFilter;
 
     /// Lookups check that coverage is complete before they use the fast probe.
     #[test]
@@ -415,7 +311,7 @@ mod tests {
     fn rules_out(view: &View, key: &[u8]) -> bool {
         let alone = view.answer(hasher().hash(key), key).is_absent();
         let mut maybe = [true; 2];
-        view.check_many(hasher(), &[b"~", key], &mut maybe, false);
+        view.check_many(hasher(), &[b"~", key], &mut maybe);
         assert_eq!(maybe[1], !alone, "{key:?}");
         alone
     }
@@ -426,47 +322,22 @@ mod tests {
         assert!(!rules_out(&view_beside(&[None]), b"key"));
     }
 
-    /// They answer for keys alone, or for the prefixes of another function.
+    /// It answers for keys alone, or for the prefixes of another function.
     #[test]
-    fn filters_without_the_prefixes_that_are_asked_for_deny_none() {
+    fn summary_without_the_prefixes_that_are_asked_for_denies_none() {
         let empty = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
-        let prefixes = Prefixes::new([Prefix::fixed(3)]).unwrap();
-        let of_one_sst = |has: PrefixSet| {
-            let stage = crate::filter::Stage::with_rate(
-                crate::filter::Kind::Blocked,
-                crate::math::Items::new(10),
-                Rate::ONE_PERCENT,
-            );
-            let chain = Chain::new(hasher().imprint(), vec![stage.unwrap()]);
-            let filter = SealedFilter::new(chain, 1, Rate::ONE_PERCENT, Source::TableCapture);
-            let table = WithRange {
-                filter: Arc::new(filter),
-                range: None,
-            };
-            Some(SegmentFilters::new(
-                in_runs(vec![table]).unwrap(),
-                Vec::new(),
-                has,
-            ))
-        };
-        let (none, all) = (PrefixSet::default(), prefixes.all());
         let empty = Arc::new(empty);
-        for (summary, segments, is_denied) in [
-            (none, none, false),
-            (all, none, true),
-            (none, all, true),
-            (all, all, true),
-        ] {
+        let prefixes = Prefixes::new([Prefix::fixed(3)]).unwrap();
+        let probe = PrefixProbe {
+            prefixes: &prefixes,
+            at: 0,
+            prefix: b"key",
+            hash: hasher().hash(b"key"),
+        };
+        for (has, is_denied) in [(PrefixSet::default(), false), (prefixes.all(), true)] {
             let view = View {
                 coverage: Coverage::Complete,
-                segment_filters: of_one_sst(segments),
-                ..View::unknown(Arc::clone(&empty), summary)
-            };
-            let probe = PrefixProbe {
-                prefixes: &prefixes,
-                at: 0,
-                prefix: b"key",
-                hash: hasher().hash(b"key"),
+                ..View::unknown(Arc::clone(&empty), has)
             };
             assert_eq!(view.check_prefix(probe).is_some(), is_denied);
             let unknown = View {
@@ -480,26 +351,10 @@ mod tests {
     /// The summary filter has no key of an uncovered SST.
     #[test]
     fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
-        let nothing = Chain::saturated(hasher().imprint());
-        let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::TableCapture);
-        let table = WithRange {
-            filter: Arc::new(filter),
-            range: None,
-        };
-        let tables = in_runs(vec![table]).unwrap();
-        let view = View {
-            segment_filters: Some(SegmentFilters::new(
-                tables,
-                Vec::new(),
-                PrefixSet::default(),
-            )),
-            ..view_beside(&[None])
-        };
-        for summary_only in [false, true] {
-            let mut maybe = [true];
-            let passed = view.check_many(hasher(), &[b"key"], &mut maybe, summary_only);
-            assert_eq!((maybe, passed.all_filters), ([true], 1));
-        }
+        let view = view_beside(&[None]);
+        let mut maybe = [false];
+        assert_eq!(view.check_many(hasher(), &[b"key"], &mut maybe), 1);
+        assert_eq!(maybe, [true]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn no_reader_sees_a_dropped_value() {
         at_once(
             turn,
             [
-                part(move || (1..3).for_each(|number| value.publish(canary(number)))),
+                part(move || (1..3).for_each(|number| _ = value.publish(canary(number)))),
                 part(move || read(&one)),
                 part(move || read(&other)),
             ],
@@ -89,7 +89,7 @@ fn read_while_replacing(name: &str, reads: fn(&Published<Canary>)) {
     explore(name, move |turn| {
         let (value, canary) = cage(3);
         let reader = Shared::clone(&value);
-        let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
+        let writes = move || (1..3).for_each(|number| _ = value.publish(canary(number)));
         at_once(turn, [part(move || reads(&reader)), part(writes)]);
     });
 }
@@ -125,8 +125,8 @@ fn two_writers_drop_what_they_replaced() {
             turn,
             [
                 part(move || read(&reader)),
-                part(move || other.publish(another(1))),
-                part(move || value.publish(canary(2))),
+                part(move || _ = other.publish(another(1))),
+                part(move || _ = value.publish(canary(2))),
             ],
         );
     });

@@ -188,8 +188,12 @@ impl<S: Store> Engine for Link<S> {
         Ok(0)
     }
 
-    /// A commit is in the store when its write ends.
-    fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
+    /// A write that is under way has a hold.
+    fn memtable_keys(
+        &self,
+        _: &KeySpace,
+        _: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 

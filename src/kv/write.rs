@@ -1,10 +1,9 @@
 //! One write: its keys go to the filter before the store commits them.
 
-use std::sync::Arc;
 use std::thread;
 
 use crate::fault::fault;
-use crate::front::memtables::FilterSet;
+use crate::front::intake::Hold;
 use crate::hash::KeyHash;
 use crate::kv::link::StoredFilter;
 use crate::kv::recovery::Commits;
@@ -13,7 +12,8 @@ use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
 /// A write that is under way.
 pub struct Write<'a> {
-    filters: Arc<FilterSet>,
+    /// Its keys are in the store when the write ends.
+    _hold: Hold,
     stored: &'a StoredFilter,
     turn: Turn<'a>,
     hashes: Vec<KeyHash>,
@@ -36,7 +36,7 @@ impl<'a> Write<'a> {
             false => Turn::Shared(commits),
         };
         Self {
-            filters: stored.cf.memtables().bind(),
+            _hold: stored.cf.intake().hold(),
             stored,
             turn,
             hashes: Vec::new(),
@@ -47,8 +47,7 @@ impl<'a> Write<'a> {
 
     /// Adds a key that the commit may bring. Keys that it removes need not be added.
     pub fn insert(&mut self, key: &[u8]) {
-        let hash = self.filters.prepare(key);
-        self.filters.insert(hash, key);
+        let hash = self.stored.cf.intake().add(key);
         self.has_keys = true;
         // Those that were given lack this key.
         self.has_records = false;
@@ -95,8 +94,6 @@ impl Drop for Write<'_> {
         if is_doubtful && let Err(error) = self.stored.forget() {
             tracing::error!(%error, "remove the folder of the filter before the next open");
         }
-        self.filters.seal();
-        Arc::clone(&self.filters).release();
     }
 }
 

@@ -131,7 +131,15 @@ impl Engine for Link {
         Ok(self.lsm()?.entries_in_memtables())
     }
 
-    fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
+    /// Each memtable has a hold until it is dropped.
+    fn memtable_keys(
+        &self,
+        _: &KeySpace,
+        _: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError> {
+        if self.mutated.is(Mutant::MemtableDroppedEarly) {
+            return Ok(());
+        }
         self.lsm()?.flush().map_err(failed)
     }
 

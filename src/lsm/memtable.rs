@@ -3,19 +3,19 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::front::cf_filter::CfFilter;
-use crate::front::memtables::FilterSet;
+use crate::front::intake::Hold;
 use crate::lsm::engine::Link;
 use crate::mutant::Mutant;
 
-/// The filters that the keys of one memtable also go to.
+/// Adds the keys of one memtable to the filters.
 ///
 /// It must be dropped after the segment with its keys is listed by
 /// [`Lsm::segments`](super::Lsm::segments), or after the keys themselves are gone. Dropped earlier,
 /// a rebuild of the summary filter would miss the keys.
 pub struct Memtable {
     cf: Arc<CfFilter>,
-    /// Bound with the first key.
-    filters: OnceLock<Arc<FilterSet>>,
+    /// From the first key on; `None` if a mutant drops it early.
+    hold: OnceLock<Option<Hold>>,
     link: Arc<Link>,
 }
 
@@ -23,7 +23,7 @@ impl Memtable {
     pub(super) fn new(cf: Arc<CfFilter>, link: Arc<Link>) -> Self {
         Self {
             cf,
-            filters: OnceLock::new(),
+            hold: OnceLock::new(),
             link,
         }
     }
@@ -31,30 +31,11 @@ impl Memtable {
     /// Adds a key, before the memtable makes it visible. Tombstones need not be added. Any number
     /// of threads may call it.
     pub fn insert(&self, key: &[u8]) {
-        let filters = self.filters.get_or_init(|| self.bind());
-        self.link.mutated.insert(key, |key| {
-            let hash = filters.prepare(key);
-            filters.insert(hash, key);
-        });
-    }
-
-    fn bind(&self) -> Arc<FilterSet> {
-        let filters = self.cf.memtables().bind();
-        if self.link.mutated.is(Mutant::MemtableDroppedEarly) {
-            filters.seal();
-        }
-        filters
-    }
-}
-
-impl Drop for Memtable {
-    fn drop(&mut self) {
-        if let Some(filters) = self.filters.take() {
-            if !self.link.mutated.is(Mutant::MemtableDroppedEarly) {
-                filters.seal();
-            }
-            filters.release();
-        }
+        let intake = self.cf.intake();
+        let is_dropped_early = self.link.mutated.is(Mutant::MemtableDroppedEarly);
+        self.hold
+            .get_or_init(|| (!is_dropped_early).then(|| intake.hold()));
+        self.link.mutated.insert(key, |key| _ = intake.add(key));
     }
 }
 

@@ -70,18 +70,12 @@ impl engine::Engine for RocksEngine {
         })
     }
 
-    fn flush(&self, of: &KeySpace) -> Result<(), EngineError> {
-        self.with_cf(of, hooks::flush)
-    }
-
-    fn flush_would_wait(&self, of: &KeySpace) -> bool {
-        let waits = self.with_cf(of, |cf| Ok(hooks::flush_would_wait(cf)));
-        waits.unwrap_or(false)
-    }
-
-    fn is_memtable_half_full(&self, of: &KeySpace) -> bool {
-        let is_full = self.with_cf(of, |cf| Ok(hooks::is_memtable_half_full(cf)));
-        is_full.unwrap_or(false)
+    fn memtable_keys(
+        &self,
+        of: &KeySpace,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError> {
+        self.with_cf(of, |cf| hooks::memtable_keys(cf, each))
     }
 
     fn is_idle(&self) -> bool {

@@ -104,7 +104,7 @@ const COMPACT_BITS: f64 = 11.0;
 pub struct FilterMemory {
     /// The summary filter of a column family, which lookups check first; or those of all.
     pub summary: Bits,
-    /// The segment filters of all SSTs, which RocksDB also checks.
+    /// The segment filters of all SSTs, which RocksDB probes.
     pub segments: Bits,
     /// Memory beside the filters, of a column family or of all: counters, lists of SSTs and hook
     /// objects.
@@ -166,9 +166,9 @@ impl SieveOptions {
     /// Sets the size of the filters: [`FilterSize::ONE_PERCENT`] by default.
     ///
     /// If it is a false-positive rate, at most this share of the lookups of absent keys passes the
-    /// summary filter. The segment filters get 0.44 of the rate, so few of the keys that pass the
-    /// summary filter pass a segment filter too. One percent takes 12 bits per key for the summary
-    /// filter, and 12 more for the segment filters.
+    /// summary filter while it grows, and a quarter of it once it is consolidated. The segment
+    /// filters get the rate itself. One percent takes 13.6 bits per key for the summary filter, and
+    /// 10.3 more for the segment filters.
     ///
     /// If it is a number of bits per key, the consolidated summary filter and the segment filters
     /// take this many each.
@@ -191,7 +191,7 @@ impl SieveOptions {
     /// ([`Stage::ribbon`](crate::filter::Stage::ribbon)). These are the segment filters and the
     /// consolidated summary filters. Off by default.
     ///
-    /// A false-positive rate of one percent then costs 7.9 bits per key instead of 12. At 12 bits
+    /// A summary filter of one percent then takes 8.8 bits per key instead of 13.6. At 12 bits
     /// per key, one absent key in 3,600 passes instead of one in 200. But a probe reads two
     /// adjacent cache lines instead of one, and a filter takes longer to build. Use it if filters
     /// must be small and data rarely changes.
@@ -223,10 +223,8 @@ impl SieveOptions {
     /// of the budget.
     ///
     /// The budget can be exceeded for a while. The segment filter of a new SST counts only after
-    /// the next maintenance run. Each memtable filter may take up to 1/32 of the budget, or less if
-    /// many column families were opened together. While a summary filter is rebuilt, lookups use
-    /// the old one, which is not counted. Neither are the hashes that a static summary filter is
-    /// built from.
+    /// the next maintenance run. While a summary filter is rebuilt, lookups use the old one, which
+    /// is not counted. Neither are the hashes that a static summary filter is built from.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.filters = self.filters.memory_budget(budget);
@@ -342,11 +340,9 @@ impl SieveOptions {
     /// the engine. If one key in fifty is absent, in random order, that is half of the absent keys.
     /// If one in ten is, it is one in thirty of them.
     ///
-    /// Other reads, such as those of many keys, always check the summary filter. They skip the
-    /// segment-filter check while the last eight keys that passed the summary filter were hits.
-    ///
-    /// [`SieveDb::filter_answer`](super::SieveDb::filter_answer) and single reads of differential
-    /// stores always check all filters. If this is off, every read does.
+    /// Other reads, such as those of many keys, [`SieveDb::filter_answer`](super::SieveDb::filter_answer)
+    /// and those of differential stores, always check the summary filter. If this is off, every read
+    /// does.
     #[must_use]
     pub fn adaptive_hits(mut self, adaptive: bool) -> Self {
         self.filters = self.filters.adaptive_hits(adaptive);
@@ -467,13 +463,15 @@ mod tests {
     use crate::math::Rate;
 
     #[test]
-    fn at_one_percent_neither_filter_takes_more_than_twelve_bits_a_key() {
+    fn at_one_percent_both_filters_take_less_than_twenty_four_bits_a_key() {
         let keys = Items::new(4_000_000);
         let memory = SieveOptions::default().memory_for(keys);
-        for bits in [memory.summary, memory.segments] {
-            let bits_a_key = bits.get() as f64 / keys.get() as f64;
-            assert!((11.0..=12.0).contains(&bits_a_key), "{bits_a_key}");
-        }
+        let [summary, segments] = [memory.summary, memory.segments].map(|bits| bits.per_key(keys));
+        assert!((13.4..=13.7).contains(&summary), "{summary}");
+        assert!((10.2..=10.3).contains(&segments), "{segments}");
+        let is_static = SieveOptions::default().static_filters(true);
+        let summary = is_static.memory_for(keys).summary.per_key(keys);
+        assert!((8.6..=8.9).contains(&summary), "{summary}");
     }
 
     #[test]
@@ -495,7 +493,7 @@ mod tests {
         let tenth = FilterSize::rate(0.1).unwrap();
         let options = SieveOptions::default().filter_size(tenth);
         let rate = |options: &SieveOptions| options.resolved().segment_rate;
-        assert_eq!(rate(&options), Some(Rate::new(0.1 * 0.44).unwrap()));
+        assert_eq!(rate(&options), Some(Rate::new(0.1).unwrap()));
         let off = SieveOptions::default().segment_filters(None);
         assert_eq!(rate(&off.filter_size(tenth)), None);
         let set = SieveOptions::default().segment_filters(Some(FilterSize::ONE_PERCENT));

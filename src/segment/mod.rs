@@ -9,4 +9,4 @@ pub(crate) use lsm_sieve_format::segment::{
     Candidate, IDENTITY_FILE, IdentityError, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
 pub(crate) use registry::Registry;
-pub(crate) use sealed::{SealedFilter, Segment};
+pub(crate) use sealed::{SealedFilter, Segment, segment_probes};

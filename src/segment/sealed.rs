@@ -4,6 +4,7 @@
 //! sidecar, or rebuilt for another false-positive rate. Readers see either the old filter or the
 //! new one, whole.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::fault::fault;
@@ -16,6 +17,21 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of keys that are hashed before the first of them is probed.
 const BATCH: usize = 32;
+
+thread_local! {
+    static PROBES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How often this thread has asked a segment for keys, modulo 2^32.
+#[inline]
+pub(crate) fn segment_probes() -> u32 {
+    PROBES.get()
+}
+
+#[inline]
+fn count_probe() {
+    PROBES.set(PROBES.get().wrapping_add(1));
+}
 
 /// A finished filter over every key of one segment, including deleted ones.
 #[derive(Debug)]
@@ -96,6 +112,7 @@ impl Segment {
     /// gives no answer.
     #[inline]
     pub(crate) fn may_contain(&self, key: &[u8], extractor: Option<&PrefixId>) -> bool {
+        count_probe();
         let hash = self.hasher.hash(key);
         let answer = match extractor {
             None => self.answer(hash),
@@ -132,6 +149,7 @@ impl Segment {
         extractor: Option<&PrefixId>,
         answers: &mut [bool],
     ) {
+        count_probe();
         self.filter.with(|filter| {
             let Some(filter) = filter else { return };
             if extractor.is_some_and(|id| !filter.has_prefixes_of(id)) {

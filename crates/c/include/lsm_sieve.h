@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
   // Keys of the summary filters.
   uint64_t keys;
-  // Memory of the summary and memtable filters, in bytes.
+  // Memory of the summary filters, in bytes.
   uint64_t summary_bytes;
   // Memory of the segment filters, in bytes.
   uint64_t segment_bytes;

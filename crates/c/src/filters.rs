@@ -46,7 +46,7 @@ pub struct lsm_sieve_stats_t {
 pub struct lsm_sieve_health_t {
     /// Keys of the summary filters.
     pub keys: u64,
-    /// Memory of the summary and memtable filters, in bytes.
+    /// Memory of the summary filters, in bytes.
     pub summary_bytes: u64,
     /// Memory of the segment filters, in bytes.
     pub segment_bytes: u64,

@@ -209,11 +209,9 @@ faults! {
     /// A key that the engine inserts with a batch hint is not captured.
     BatchHintNotCaptured => "writes::memtables::keys_inserted_by_a_hint",
     /// Options that make a write visible before its memtable has it are not recognised.
-    UnorderedWritesUndetected => "front::memtables",
+    UnorderedWritesUndetected => "rocks::tests::memtable_keys::",
     /// With such options, the filters still get the key after the memtable.
-    FiltersAfterMemtable => "front::memtables",
-    /// If two writers bind a memtable at once, the binding that loses is never sealed.
-    LostBindUnsealed => "hooks::callbacks",
+    FiltersAfterMemtable => "front::intake::",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
     PanicSwallowed => "writes::memtables::random_writes",
     // ---- segment filters that the engine probes
@@ -294,8 +292,6 @@ faults! {
     UncoveredIgnored => "compat::adoption::",
     /// A negative of the summary filter counts for every SST.
     SummaryAlwaysSuffices => "compat::adoption::",
-    /// The predictor's plan SummaryOnly is used although coverage is incomplete.
-    SummaryOnlyWhenUncovered => "front::view::",
     /// SSTs written by a RocksDB before 6.24 stay uncovered.
     SstsWithoutIdUncovered => "ssts_without_id::",
     /// The identity of such an SST is given to another file with its number.
@@ -320,28 +316,29 @@ faults! {
     /// Their ids are remembered for ever by what looks for them.
     DeadSegmentsRemembered => "front::maintenance::sweep",
     // ---- consolidation
-    /// The new summary filter is published while memtables still feed the old one alone.
-    SwappedWithoutFlush => "writes::memtables::random_writes",
-    /// It takes over though a flush has left such memtables behind.
-    OldMemtablesOverlooked => "front::maintenance::consolidation",
+    /// The memtables are not read into a new summary filter.
+    MemtablesUnread => "front::tests::consolidation::",
+    /// The memtables are read after the SSTs were listed.
+    MemtablesReadLast => "front::tests::consolidation::",
+    /// Of the memtables, only the one that takes keys is read.
+    ImmutableMemtablesUnread => "rocks::tests::memtable_keys::",
+    /// A key that a thread inserts into a vector beside others is not shown before the batch ends.
+    ConcurrentInsertionsHidden => "rocks::tests::memtable_keys::",
+    /// The keys of memtables do not go into a log that is begun for a rebuild from SSTs.
+    MemtablesNotLogged => "front::tests::growth::",
+    /// A consolidation does not wait for writes whose keys no memtable shows.
+    HeldKeysOverlooked => "front::tests::consolidation::",
+    /// A consolidation does not wait for insertions whose keys are visible before their memtable has
+    /// them.
+    UnorderedInsertionsNotAwaited => "front::intake::",
     /// The old summary filter is no longer fed while readers still probe it.
-    OldSummaryNotFed => "segment_filter_check::",
+    OldSummaryNotFed => "front::tests::consolidation::",
     /// An SST that could not be read counts as read.
     ScanErrorIgnored => "faults::unreadable_ssts::",
     /// A rebuilt segment filter counts the tombstones of its SST and lacks their keys.
     TombstonesUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
-    /// The engine is closed while maintenance may be flushing.
-    ClosesBesideMaintenance => "rocks::db::tests",
-    /// Maintenance flushes during a call that flushes all column families.
-    CancelBesideMaintenance => "rocks::db::engine",
-    /// Maintenance waits for compactions that have stopped.
-    WaitsForStoppedCompactions => "closing::consolidation_does_not_wait_for_stopped_compactions",
     /// Writers count as quiet at the second check, however soon it comes.
     QuietAtOnce => "front::maintenance::tests::writers_who_pause",
-    /// A summary filter is dropped if memtables that wait for their flush take too much.
-    SummariesDroppedForMemtables => "budget::tests::memtables_that_wait",
-    /// Maintenance flushes during a flush of several column families.
-    CfsFlushedBesideMaintenance => "rocks::db::engine",
     /// The handle of the default column family is used after the engine has deleted it.
     DefaultHandleKept => "doors::closed",
     /// Memtables take a wide-column entity for a deletion.
@@ -352,22 +349,12 @@ faults! {
     CommitUnannounced => "doors::external_writes",
     /// An ingestion into several column families is not announced.
     ManyIngestedUnannounced => "doors::external_writes",
-    /// Maintenance flushes during a listing of the live files that flushes.
-    LiveFilesBesideMaintenance => "doors::external_writes",
     /// Each of several column families that are created together takes the whole room.
     FamiliesTakeOneRoom => "rocks::hooks::handle::tests::families_made_at_once_share",
     /// A read that the filters answer leaves the result of an earlier one.
     ResultsNotCleared => "doors::reads",
     /// A wait for compactions closes the engine without ending maintenance first.
     WaitClosesEngine => "promises::they_hold_in_c",
-    /// Maintenance flushes during a checkpoint.
-    CheckpointBesideMaintenance => "rocks::db::engine",
-    /// Maintenance waits for a checkpoint however long it takes.
-    WaitsForCheckpoint => "front::maintenance::consolidation",
-    /// Maintenance flushes one column family of a database with `atomic_flush`.
-    CfFlushedAlone => "rocks::hooks::tests",
-    /// A flush of maintenance waits for compactions, inside the engine.
-    FlushWaitsForCompactions => "rocks::hooks::tests",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
     FreedCfsKept => "rocks::hooks::tests",
     /// A transaction checks the filters for a key that it wrote itself.
@@ -388,8 +375,6 @@ faults! {
     ScrubPanicEndsMaintenance => "front::maintenance::tests",
     /// A summary filter is rebuilt for which the budget has no room.
     RebuiltWithoutRoom => "memory_budget::summary_over_budget_causes_no_flush",
-    /// Memtable filters of a failed consolidation are left where readers probe them.
-    MemtableFiltersLeftBehind => "consolidations_that_fail",
     /// An unfinished summary filter is fed instead of the one that readers probe.
     UnfinishedSummaryFed => "consolidations_that_fail",
     /// Memtables no longer feed a dropped summary filter while readers still probe it.
@@ -415,8 +400,6 @@ faults! {
     KeyLogKeptWhenQuiet => "front::tests::growth::",
     /// A rebuilt summary filter has no room for more keys.
     NoRoomToGrow => "front::tests::growth::",
-    /// A summary filter that grows has memtables flushed that are nearly empty.
-    SmallMemtablesFlushed => "front::maintenance::growth::",
     /// The checksums of a log are not checked.
     KeyLogUnchecked => "front::key_log::",
     // ---- what wakes maintenance
@@ -479,25 +462,10 @@ faults! {
     // ---- what maintenance does not do again, and does not keep
     /// A view is published in each run although nothing has changed.
     ViewPublishedAgain => "front::tests::by_itself::",
-    /// The memtable filters are collected in each run while an older memtable has keys.
-    OlderMemtablesCollectedAgain => "front::tests::by_itself::",
     /// A segment filter is stored in each run.
     FilterStoredAgain => "front::tests::by_itself::",
     /// The filter of an SST that is being written is dropped.
     SweptWhileBuilt => "front::tests::by_itself::",
-    /// The filters of a dropped column family stay in memory if its memtables are freed later.
-    MemtablesOfDroppedCfKept => "front::tests::by_itself::",
-    // ---- the segment-filter check
-    /// The memtable filters of memtables that are not flushed yet are left out.
-    OlderMemtableFiltersLeftOut => "segment_filter_check::",
-    /// A new memtable filter is not published before its memtables take keys.
-    NewMemtableFilterLeftOut => "segment_filter_check::",
-    /// The segment-filter check goes on during external writes.
-    SegmentFiltersDuringExternalWrites => "ingestion::",
-    /// The memtable filters are collected after the SSTs were listed.
-    MemtableFiltersAfterListing => "segment_filter_check::keys_flushed",
-    /// The segment-filter check goes on probing a filter that was found damaged.
-    DamagedFilterProbed => "front::maintenance::scrub",
     // ---- audits and scrubbing
     /// A summary filter that changed in memory is stored with a valid checksum.
     DamagedSummaryStored => "front::maintenance::scrub",
@@ -512,8 +480,6 @@ faults! {
     SummaryUnnoticed => "rocks::tests::view_changes",
     /// A view with the same summary filter but other coverage keeps the edition.
     CoverageUnnoticed => "rocks::tests::view_changes",
-    /// A view with only other segment filters and memtable filters keeps the edition.
-    SegmentFiltersUnnoticed => "rocks::tests::view_changes",
     /// The edition of the view is taken after the keys were probed.
     ViewNotedLate => "rocks::tests::view_changes",
     /// The answers of one call are shifted by one place.
@@ -537,8 +503,6 @@ faults! {
     LoadedSummaryHasAllPrefixes => "reads::prefixes::",
     /// The summary filter is asked for prefixes that it lacks.
     SummaryAskedForAnyPrefix => "reads::prefixes::",
-    /// Segment filters are asked for prefixes that they lack.
-    SegmentsAskedForAnyPrefix => "front::view::",
     /// Of each sorted run, one SST is asked for a prefix.
     OneSstPerPrefix => "front::sorted_runs::",
     /// A short start is asked for as if it were the whole prefix of all keys.

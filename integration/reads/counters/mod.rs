@@ -17,8 +17,6 @@
 
 mod read_calls;
 
-use std::time::Instant;
-
 use lsm_sieve::{Bits, FilterSize, Isolation, SieveDb, SieveOptions, Stats};
 use read_calls::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
 use rocksdb::{
@@ -28,7 +26,7 @@ use rocksdb::{
 use tempfile::TempDir;
 
 use crate::support::model_db::{
-    Model, PATIENCE, absent_key, cover, fill, key, options, settle, sieve, stats_of,
+    Model, absent_key, cover, fill, key, options, settle, sieve, stats_of,
 };
 
 const OTHER: &str = "other";
@@ -66,24 +64,6 @@ impl World {
         cover(&db);
         settle(&db);
         Self { db, _home: home }
-    }
-
-    /// Waits until segment filters are checked if the summary says *maybe*.
-    fn with_segment_filters(self) -> Self {
-        let began = Instant::now();
-        let are_checked = || {
-            let families = self.db.health().cfs;
-            families.iter().all(|family| family.checks_segment_filters)
-        };
-        while !are_checked() {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "the segment filters are not checked"
-            );
-            std::thread::yield_now();
-        }
-        settle(&self.db);
-        self
     }
 
     fn stats(&self, family: &str) -> Stats {
@@ -198,30 +178,22 @@ fn audited() -> SieveOptions {
 #[test]
 fn summary_filters_count_each_lookup_once() {
     let world = World::new(&audited().segment_filters(None), &options());
-    assert!(
-        !world
-            .db
-            .health()
-            .cfs
-            .iter()
-            .any(|family| family.checks_segment_filters)
-    );
     let stats = every_read_adds_up(&world, true);
     assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
 }
 
-/// Most absent keys pass the summary filters here.
+/// Many absent keys pass the summary filters here.
 #[test]
-fn segment_filters_count_each_lookup_once() {
+fn false_positives_of_loose_summaries_are_counted_once() {
     let sieve = audited()
-        .filter_size(FilterSize::rate(0.9).unwrap())
+        .filter_size(FilterSize::rate(0.99).unwrap())
         .segment_filters(Some(FilterSize::ONE_PERCENT));
-    let world = World::new(&sieve, &options()).with_segment_filters();
+    let world = World::new(&sieve, &options());
     let families = world.db.health().cfs;
-    let is_loose = families.iter().all(|family| family.predicted_rate > 0.3);
+    let is_loose = families.iter().all(|family| family.predicted_rate > 0.2);
     assert!(is_loose, "{families:?}");
     let stats = every_read_adds_up(&world, true);
-    assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
+    assert!(stats.false_positives > stats.found / 8, "{stats:?}");
 }
 
 #[test]
@@ -354,7 +326,9 @@ fn failed_reads_are_no_lookups() {
 fn filter_answers_count_only_absent_keys() {
     for adaptive_hits in [false, true] {
         let world = World::new(&audited().adaptive_hits(adaptive_hits), &options());
-        let world = world.with_segment_filters();
+        // So that maintenance replaces no filter meanwhile.
+        world.db.consolidate().unwrap();
+        settle(&world.db);
         let keys = mixed();
         let denied = keys
             .iter()

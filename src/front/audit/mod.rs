@@ -197,6 +197,7 @@ mod tests {
             let audit = scope.spawn(|| cf_filter.audit_negative(b"key"));
             is_read.recv_timeout(PATIENCE).unwrap();
             db.delete("key").unwrap();
+            db.flush().unwrap();
             db.consolidate().unwrap();
             assert!(db.filter_answer("key").is_absent());
             go_on.send(()).unwrap();

@@ -8,10 +8,9 @@ use super::CfFilter;
 use crate::fault::fault;
 use crate::filter::{Chain, Scalable};
 use crate::front::audit::Distrust;
-use crate::front::segment_filters::SegmentFilters;
 use crate::front::view::{Coverage, View};
 use crate::math::{Bits, Items};
-use crate::segment::{SealedFilter, SegmentId};
+use crate::segment::SegmentId;
 use crate::sync::unpoisoned;
 
 /// What maintenance knows of the SSTs of a column family.
@@ -97,8 +96,8 @@ impl CfFilter {
         self.wake();
     }
 
-    /// Replaces the summary filter by one that answers *maybe*. The memory of the old one is freed
-    /// once its memtables are flushed. Returns false if it is such a one already.
+    /// Replaces the summary filter by one that answers *maybe*, and frees it. Returns false if it is
+    /// such a one already.
     pub(crate) fn drop_summary(&self) -> bool {
         let nothing = self.saturated_summary();
         let old = self.view().summary;
@@ -106,10 +105,10 @@ impl CfFilter {
             return false;
         }
         fault!(DroppedSummaryNotFed, {
-            self.switch_filter_set(vec![Arc::clone(&nothing)]);
+            self.feed(vec![Arc::clone(&nothing)]);
             std::thread::sleep(std::time::Duration::from_millis(50));
         });
-        // Lookups first: keys of memtables that bind from here on are not in the old one.
+        // Lookups first: keys that are written from here on are not in the old one.
         {
             let _knowledge = unpoisoned(self.coverage_state.lock());
             let view = self.view();
@@ -119,7 +118,7 @@ impl CfFilter {
                 ..view
             });
         }
-        self.switch_filter_set(vec![nothing]);
+        self.feed(vec![nothing]);
         true
     }
 
@@ -141,17 +140,12 @@ impl CfFilter {
         let summary = self.saturated_summary();
         let prefixes = self.prefixes.all();
         self.publish_view(View::unknown(Arc::clone(&summary), prefixes));
-        self.memtables.switch_to(self.memtables.last(summary));
+        self.intake.feed(vec![summary]);
     }
 
     fn withdraw_view(&self) {
         let now = self.view();
-        let mut view = View::unknown(now.summary, now.summary_prefixes);
-        fault!(
-            SegmentFiltersDuringExternalWrites,
-            view.segment_filters = now.segment_filters
-        );
-        self.publish_view(view);
+        self.publish_view(View::unknown(now.summary, now.summary_prefixes));
     }
 
     /// Publishes this view as the next edition. Needs the lock of `coverage_state`.
@@ -321,46 +315,6 @@ impl CfFilter {
         }
         true
     }
-
-    /// Gives lookups the segment-filter check, unless external writes came since `epoch`.
-    pub(crate) fn publish_segment_filters(
-        &self,
-        epoch: CoverageEpoch,
-        segment_filters: SegmentFilters,
-    ) {
-        let coverage_state = unpoisoned(self.coverage_state.lock());
-        let view = self.view();
-        if view.is_known() && !coverage_state.is_past(epoch) {
-            let segment_filters = Some(segment_filters);
-            self.publish_view(View {
-                segment_filters,
-                ..view
-            });
-        }
-    }
-
-    /// Removes the segment-filter check, if there is one.
-    pub(crate) fn drop_segment_filters(&self) {
-        let _knowledge = unpoisoned(self.coverage_state.lock());
-        let view = self.view();
-        if view.segment_filters.is_some() {
-            let segment_filters = None;
-            self.publish_view(View {
-                segment_filters,
-                ..view
-            });
-        }
-    }
-
-    /// Removes the segment-filter check if it uses this filter.
-    pub(crate) fn drop_segment_filters_with(&self, filter: &Arc<SealedFilter>) {
-        let segment_filters = self.view().segment_filters;
-        let asks = segment_filters.is_some_and(|segment_filters| segment_filters.asks(filter));
-        fault!(DamagedFilterProbed, return);
-        if asks {
-            self.drop_segment_filters();
-        }
-    }
 }
 
 /// The edition of a view that is published after another.
@@ -372,10 +326,6 @@ fn next_edition(before: &View, view: &View) -> u64 {
     fault!(
         CoverageUnnoticed,
         step = u64::from(!same_summary || both_complete)
-    );
-    fault!(
-        SegmentFiltersUnnoticed,
-        step = u64::from(!same_summary || !both_complete)
     );
     before.edition + step
 }

@@ -4,11 +4,10 @@
 //! key ── 1 fast probe of the summary filter ── absent ───────────────────────────────► not found
 //!            │ maybe, or not probed
 //!        2 the predictor's plan
-//!            ├─ AllFilters   summary, uncovered SSTs, memtable and segment filters ── absent ─► not found
-//!            ├─ SummaryOnly  summary ── absent ──────────────────────────────────────► not found
+//!            ├─ Probe        summary, uncovered SSTs ── absent ───────────────────────► not found
 //!            └─ EngineOnly
 //!            │ maybe
-//!        3 prefetch of the segment filters, unless AllFilters has just probed them
+//!        3 prefetch of the segment filters that the engine will probe
 //!        4 the engine
 //!        5 feedback to the counters and the predictor
 //! ```
@@ -18,10 +17,11 @@
 
 use super::CfFilter;
 use crate::filter::{Simd, WithSimd, dispatch};
-use crate::front::view::{AbsenceProof, Answer};
+use crate::front::view::{AbsenceProof, Answer, FastProbed};
 use crate::hash::KeyHash;
 use crate::predictor::{Outcome, Plan};
 use crate::rcu::Reading;
+use crate::segment::segment_probes;
 use crate::stats::{Event, Stats};
 use crate::threads::OwnSlot;
 
@@ -34,8 +34,6 @@ pub(crate) enum Verdict {
     AbsentSampled(AbsenceProof),
     /// It may be there.
     Maybe,
-    /// It passed the summary filter; segment filters were not checked.
-    MaybeBySummary,
     /// No filter was checked.
     NotConsulted,
 }
@@ -91,7 +89,7 @@ fn get_slow<V, E>(
         };
         let verdict = cf.check(cf.plan(), &mut probe, reading);
         // 3. The cache lines arrive while the engine reads its memtables.
-        if let Verdict::MaybeBySummary | Verdict::NotConsulted = verdict {
+        if let Verdict::Maybe | Verdict::NotConsulted = verdict {
             cf.prefetch_segment_filters(&mut probe, reading);
         }
         verdict
@@ -103,9 +101,13 @@ fn get_slow<V, E>(
         return Ok(None);
     }
     // 4. The engine.
+    let probes = segment_probes();
     let value = engine();
     // 5. Feedback.
-    filters.with(|cf, _| cf.record(verdict, found(&value)));
+    filters.with(|cf, _| {
+        cf.record(verdict, found(&value));
+        cf.record_segment_probes(segment_probes() != probes);
+    });
     value
 }
 
@@ -126,22 +128,16 @@ pub(crate) fn answer(filters: impl Resolve, key: &[u8]) -> Answer {
 }
 
 /// Whether the filters prove a key absent. For reads that do not go through [`get`]: the caller
-/// reads the engine itself. Follows the predictor's plan, but always checks the summary filter.
+/// reads the engine itself. The predictor is ignored.
 pub(crate) fn rules_out(filters: impl Resolve, key: &[u8]) -> bool {
-    let verdict = filters.with(|cf, reading| {
-        let plan = match cf.plan() {
-            Plan::EngineOnly => Plan::SummaryOnly,
-            plan => plan,
-        };
-        cf.check(plan, &mut Probe::new(key), reading)
-    });
+    let verdict = check_all(filters, key);
     verdict.is_some_and(|verdict| is_confirmed(filters, verdict, key))
 }
 
 /// The verdict of all filters on a key; the predictor is ignored. The caller must audit an
 /// [`Verdict::AbsentSampled`].
 pub(crate) fn check_all(filters: impl Resolve, key: &[u8]) -> Option<Verdict> {
-    filters.with(|cf, reading| cf.check(Plan::AllFilters, &mut Probe::new(key), reading))
+    filters.with(|cf, reading| cf.check(Plan::Probe, &mut Probe::new(key), reading))
 }
 
 /// Whether a key is absent. Audits an [`Verdict::AbsentSampled`]: false if the engine has the key.
@@ -154,7 +150,7 @@ fn is_confirmed(filters: impl Resolve, verdict: Verdict, key: &[u8]) -> bool {
             let cf = filters.with(|cf, _| cf.shared()).flatten();
             cf.is_some_and(|cf| cf.audit_if_due(key))
         }
-        Verdict::Maybe | Verdict::MaybeBySummary | Verdict::NotConsulted => false,
+        Verdict::Maybe | Verdict::NotConsulted => false,
     }
 }
 
@@ -203,8 +199,10 @@ impl<R: Resolve> FastProbe<R> {
         }
         let hash = cf.hasher.try_hash(key)?;
         let view = cf.view.get(&reading);
-        let Ok(proof) = view.probe_fast(simd, hash)? else {
-            return Some(Fast::Maybe(hash));
+        let proof = match view.probe_fast(simd, hash) {
+            FastProbed::Absent(proof) => proof,
+            FastProbed::Maybe => return Some(Fast::Maybe(hash)),
+            FastProbed::Undecided => return None,
         };
         let ordinal = thread.add(Event::Absent, 1);
         Some(match cf.sample.is_sampled(ordinal) {
@@ -251,9 +249,7 @@ impl CfFilter {
     /// Which filters this thread's next lookup should check.
     pub(super) fn plan(&self) -> Plan {
         let slot = OwnSlot::known().filter(|_| self.adaptive_hits);
-        slot.map_or(Plan::AllFilters, |slot| {
-            self.counters.predictor(slot).plan()
-        })
+        slot.map_or(Plan::Probe, |slot| self.counters.predictor(slot).plan())
     }
 
     /// Checks the filters of a plan, and counts an *absent*.
@@ -266,45 +262,38 @@ impl CfFilter {
             .hash
             .get_or_insert_with(|| self.hasher.hash(probe.key));
         let passed = probe.passed_summary || view.passes_summary(hash);
-        if passed && plan == Plan::SummaryOnly && view.has_segment_filters() {
-            return Verdict::MaybeBySummary;
-        }
         let Some(proof) = view.check(passed, hash, probe.key) else {
             return Verdict::Maybe;
         };
-        self.record_outcome(if passed {
-            Outcome::FalsePositive
-        } else {
-            Outcome::Miss
-        });
+        self.record_outcome(Outcome::Miss);
         match self.sample.is_sampled(self.count(Event::Absent)) {
             true => Verdict::AbsentSampled(proof),
             false => Verdict::Absent(proof),
         }
     }
 
-    /// Prefetches the cache lines of the segment filters that the engine will check for a key. Does
-    /// nothing if this thread's last hits were in memtables.
+    /// Prefetches the cache lines of the segment filters that the engine will probe for a key. Does
+    /// nothing if this thread's last lookups ended in memtables.
     fn prefetch_segment_filters(&self, probe: &mut Probe<'_>, reading: &Reading) {
         let Some(slot) = OwnSlot::known() else {
             return;
         };
-        let predictor = self.counters.predictor(slot);
-        let expected = predictor.expects_segment_reads();
-        if expected == Some(false) {
+        if !self.counters.predictor(slot).expects_segment_probes() {
             return;
         }
-        let view = self.view.get(reading);
-        let hash = *probe
-            .hash
-            .get_or_insert_with(|| self.hasher.hash(probe.key));
-        let reads = expected.unwrap_or_else(|| {
-            let reads = view.reads_segments(hash);
-            predictor.record_segment_reads(reads);
-            reads
-        });
-        if reads {
-            view.prefetch_segment_filters(hash, probe.key);
+        if let Some(tables) = self.prefetched.get(reading) {
+            let hash = *probe
+                .hash
+                .get_or_insert_with(|| self.hasher.hash(probe.key));
+            let tables = tables.candidates(probe.key);
+            tables.for_each(|table| table.chain.prefetch(hash));
+        }
+    }
+
+    /// Tells the predictor whether the engine probed a segment filter for the last lookup.
+    fn record_segment_probes(&self, probed: bool) {
+        if let Some(slot) = OwnSlot::known() {
+            self.counters.predictor(slot).record_segment_probes(probed);
         }
     }
 
@@ -325,8 +314,7 @@ impl CfFilter {
         }
         self.record_outcome(match found {
             Some(true) => Outcome::Hit,
-            Some(false) if not_consulted => Outcome::Miss,
-            _ => Outcome::FalsePositive,
+            _ => Outcome::Miss,
         });
     }
 
@@ -349,11 +337,9 @@ impl CfFilter {
 #[cfg(test)]
 #[cfg(feature = "rocksdb")]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::OwnSlot;
-    use crate::front::options::FilterSize;
-    use crate::math::Items;
     use crate::rocks::{SieveDb, SieveOptions};
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -362,148 +348,37 @@ mod tests {
     fn filled(home: &std::path::Path, sieve: &SieveOptions) -> SieveDb {
         let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
-        let open = || SieveDb::open(&options, sieve, home).unwrap();
-        let db = open();
+        let db = SieveDb::open(&options, sieve, home).unwrap();
         db.put("in a table", "value").unwrap();
         db.flush().unwrap();
-        // Reopened, because a memtable filter is dropped only some time after the flush.
-        drop(db);
-        let db = open();
-        // A consolidation that is due after the open would flush the key.
-        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
         db.put("in a memtable", "value").unwrap();
-        assert!(db.wait_for_maintenance(LIMIT));
+        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
         db
     }
 
-    fn wait_for_segment_filters(db: &SieveDb) {
-        let cf_filter = db.cf_filters().all().remove(0);
-        let started = Instant::now();
-        while cf_filter.view().segment_filters.is_none() {
-            assert!(started.elapsed() < LIMIT);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// A database of one SST, and absent keys: some that the summary filter denies, and some that only
-    /// the segment filters do.
-    fn with_absent_keys(home: &std::path::Path) -> (SieveDb, [Vec<[u8; 4]>; 2]) {
-        let sieve = SieveOptions::default()
-            .filter_size(FilterSize::rate(0.2).unwrap())
-            .expected_keys(Items::new(20_000));
-        let mut options = rocksdb::Options::default();
-        options.create_if_missing(true);
-        let open = || SieveDb::open(&options, &sieve, home).unwrap();
-        let db = open();
-        (0..20_000_u32).for_each(|key| db.put(key.to_be_bytes(), "value").unwrap());
-        // After the reopen, maintenance has nothing to build, so it publishes no further view.
-        drop(db);
-        let db = open();
-        assert!(db.wait_for_maintenance(LIMIT));
-        wait_for_segment_filters(&db);
-        let cf_filter = db.cf_filters().all().remove(0);
-        let (view, hasher) = (cf_filter.view(), cf_filter.hasher);
-        let absent = (1 << 31..(1 << 31) + 10_000_u32).map(u32::to_be_bytes);
-        let (denied, passing): (Vec<_>, Vec<_>) =
-            absent.partition(|key| !view.passes_summary(hasher.hash(key)));
-        let passing = passing.into_iter();
-        let again = passing.filter(|key| view.answer(hasher.hash(key), key).is_absent());
-        let again: Vec<_> = again.collect();
-        assert!(again.len() > 100, "{}", again.len());
-        (db, [denied, again])
-    }
-
-    /// After eight hits, a lookup skips the segment filters. A hit saves their probes. An absent
-    /// key that passes the summary filter costs one read of the engine.
-    #[test]
-    fn segment_filters_are_skipped_after_eight_passing_hits() {
-        let home = tempfile::tempdir().unwrap();
-        let (db, [_, passing]) = with_absent_keys(home.path());
-        let absent = passing[0];
-        let default = db.cf_handle("default").unwrap();
-        let reads: [&dyn Fn([u8; 4]) -> bool; 4] = [
-            &|key| db.get(key).unwrap().is_some(),
-            &|key| db.get_cf(&default, key).unwrap().is_some(),
-            &|key| db.multi_get([key]).remove(0).unwrap().is_some(),
-            &|key| {
-                db.multi_get_cf([(&default, key)])
-                    .remove(0)
-                    .unwrap()
-                    .is_some()
-            },
-        ];
-        for read in reads {
-            let entered = || db.stats().false_positives;
-            assert!(!read(absent));
-            for summary_only in [false, true] {
-                let before = entered();
-                assert!((0..7 + u32::from(summary_only)).all(|key| read(key.to_be_bytes())));
-                assert!(!read(absent));
-                assert_eq!(entered() - before, u64::from(summary_only));
-            }
-            // That false positive ended the summary-only plan.
-            let before = entered();
-            assert!(!read(absent) && entered() == before);
-            assert!((0..8_u32).all(|key| read(key.to_be_bytes())));
-            assert!(
-                db.filter_answer(absent).is_absent(),
-                "`filter_answer` checks all filters after eight hits too"
-            );
-        }
-    }
-
-    /// The predictor records the summary filter's false positives of a batch after its hits.
-    #[test]
-    fn batch_with_a_false_positive_keeps_all_filters_checked() {
-        let home = tempfile::tempdir().unwrap();
-        let (db, [_, passing]) = with_absent_keys(home.path());
-        let batch = (0..20_u32).map(u32::to_be_bytes).chain([passing[0]]);
-        let found = db.multi_get(batch).into_iter().map(Result::unwrap);
-        assert_eq!(found.flatten().count(), 20);
-        assert!(db.get(passing[1]).unwrap().is_none());
-        assert_eq!(db.stats().false_positives, 0);
-    }
-
-    /// A key that the summary filter denies does not count for or against the summary-only plan.
-    #[test]
-    fn misses_between_hits_keep_the_summary_only_plan() {
-        let home = tempfile::tempdir().unwrap();
-        let (db, [denied, passing]) = with_absent_keys(home.path());
-        for (key, absent) in (0..8_u32).zip(denied) {
-            assert!(db.get(key.to_be_bytes()).unwrap().is_some());
-            assert!(db.get(absent).unwrap().is_none());
-        }
-        assert_eq!(db.stats().false_positives, 0);
-        assert!(db.get(passing[0]).unwrap().is_none());
-        assert_eq!(db.stats().false_positives, 1);
-    }
-
-    /// Whether the predictor expects reads of SSTs, after `reads` hits of `key`.
-    fn expected_after(db: &SieveDb, reads: u32, key: &str) -> Option<bool> {
-        assert!((0..reads).all(|_| db.get(key).unwrap().is_some()));
+    /// Whether the predictor expects that the engine probes segment filters, after a hit of `key`.
+    fn expects_probes_after(db: &SieveDb, key: &str) -> bool {
+        assert!(db.get(key).unwrap().is_some());
         let cf_filter = db.cf_filters().all().remove(0);
         let slot = OwnSlot::known().unwrap();
-        cf_filter.counters.predictor(slot).expects_segment_reads()
+        cf_filter.counters.predictor(slot).expects_segment_probes()
     }
 
-    /// Every 32nd hit of a thread checks whether its key is in a memtable.
     #[test]
-    fn segment_reads_are_expected_if_the_last_hits_were_in_ssts() {
+    fn segment_probes_are_expected_if_the_last_hit_was_in_an_sst() {
         let home = tempfile::tempdir().unwrap();
         let db = filled(home.path(), &SieveOptions::default());
-        wait_for_segment_filters(&db);
-        assert_eq!(expected_after(&db, 31, "in a table"), Some(false));
-        assert_eq!(expected_after(&db, 1, "in a table"), None);
-        assert_eq!(expected_after(&db, 1, "in a table"), Some(true));
-        assert_eq!(expected_after(&db, 32, "in a memtable"), Some(false));
-        assert_eq!(expected_after(&db, 32, "in a table"), Some(true));
+        for _ in 0..2 {
+            assert!(expects_probes_after(&db, "in a table"));
+            assert!(!expects_probes_after(&db, "in a memtable"));
+        }
     }
 
     /// RocksDB's own filters cannot be prefetched.
     #[test]
-    fn segment_reads_are_expected_only_with_segment_filters() {
+    fn segment_probes_are_expected_only_with_segment_filters() {
         let home = tempfile::tempdir().unwrap();
         let db = filled(home.path(), &SieveOptions::default().segment_filters(None));
-        assert_eq!(expected_after(&db, 33, "in a table"), Some(false));
+        assert!(!expects_probes_after(&db, "in a table"));
     }
 }

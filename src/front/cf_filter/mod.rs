@@ -1,4 +1,4 @@
-//! The filters of one column family: what lookups check, what memtables feed, and when the filters
+//! The filters of one column family: what lookups check, what writes feed, and when the filters
 //! may rule a key out ([`coverage_state`]).
 
 use std::collections::HashSet;
@@ -20,20 +20,23 @@ use crate::filter::Scalable;
 use crate::front::audit::{Sampler, Throttle};
 use crate::front::engine::KeySpace;
 use crate::front::instance_ids::InstanceIds;
+use crate::front::intake::Intake;
 use crate::front::key_log::KeyLog;
-use crate::front::memtables::{FilterSet, Memtables};
 use crate::front::options::FrontOptions;
 use crate::front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
-use crate::front::segment_filters::SegmentFilters;
+use crate::front::sorted_runs::SortedRuns;
 use crate::front::view::{Coverage, View};
 use crate::front::wakeup::Wakeup;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Rate};
 use crate::prefix::{PrefixSet, Prefixes};
 use crate::rcu::Published;
-use crate::segment::{Registry, Segment, SegmentBuilder, SegmentId};
+use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::Counters;
 use crate::sync::{Mutex, unpoisoned};
+
+/// The filters of SSTs in sorted runs; `None` if there are none, or too many SSTs overlap.
+type Prefetched = Option<SortedRuns<Arc<SealedFilter>>>;
 
 /// The filters of one column family.
 #[derive(Debug)]
@@ -44,7 +47,10 @@ pub(crate) struct CfFilter {
     registry: Arc<Registry>,
     wakeup: Arc<Wakeup>,
     view: Published<View>,
-    memtables: Memtables,
+    /// The filters of SSTs, whose lines a lookup fetches before the engine probes them. What it
+    /// lacks costs time only.
+    prefetched: Published<Prefetched>,
+    intake: Intake,
     coverage_state: Mutex<CoverageState>,
     instance_ids: InstanceIds,
     key_log: Arc<KeyLog>,
@@ -87,7 +93,8 @@ impl CfFilter {
             registry,
             wakeup,
             view: Published::new(view),
-            memtables: Memtables::new(hasher, options, summary, me.clone()),
+            prefetched: Published::new(None),
+            intake: Intake::new(hasher, &options.prefixes, summary, options.publishes_first),
             coverage_state: Mutex::new(CoverageState::covering(covered)),
             instance_ids: InstanceIds::default(),
             key_log: Arc::default(),
@@ -154,25 +161,11 @@ impl CfFilter {
         self.view.with(View::clone)
     }
 
-    /// All filters that memtables feed, or fed since the SSTs were listed.
-    pub(crate) fn growing_filters(&self) -> Vec<Arc<Scalable>> {
-        let View {
-            summary,
-            segment_filters,
-            ..
-        } = self.view();
-        let memtable_filters = segment_filters
-            .iter()
-            .flat_map(SegmentFilters::memtable_filters);
-        memtable_filters.map(Arc::clone).chain([summary]).collect()
-    }
-
-    /// Memory of the filters that memtables feed: those that lookups use, and those that will be
-    /// used once they are complete.
+    /// Memory of the filters that writes feed: the one that lookups use, and the one that will be
+    /// used once it is complete.
     pub(crate) fn size(&self) -> Bits {
-        let mut filters = self.growing_filters();
-        filters.extend(self.memtables.current().summaries().iter().cloned());
-        filters.extend(self.memtables.memtable_filters());
+        let mut filters = self.intake.summaries();
+        filters.push(self.view().summary);
         filters.sort_unstable_by_key(Arc::as_ptr);
         filters.dedup_by(|one, other| Arc::ptr_eq(one, other));
         filters.iter().map(|filter| filter.size()).sum()
@@ -180,21 +173,17 @@ impl CfFilter {
 
     /// Memory beside the filters if only a few SSTs are known.
     pub(crate) const OVERHEAD: Bits = {
-        // The summary filter and the current memtable filter.
-        let filters = 2 * Scalable::SIZE_BESIDE_STAGES;
-        let parts = size_of::<Self>() + size_of::<View>() + size_of::<FilterSet>();
-        let all = parts + Counters::SIZE_OF_A_FEW + filters + HOOKS;
+        let parts = size_of::<Self>() + size_of::<View>() + Scalable::SIZE_BESIDE_STAGES;
+        let all = parts + Counters::SIZE_OF_A_FEW + HOOKS;
         Bits::new(Bits::from_bytes(all as u64).get() + LISTS.get())
     };
 
     /// Memory beside the filters.
     pub(crate) fn size_beside_filters(&self) -> Bits {
         fault!(FilterOverheadUnreported, return Bits::new(0));
-        let view = self.view();
-        let listed = view
-            .segment_filters
-            .as_ref()
-            .map(SegmentFilters::size_beside_filters);
+        let listed = self
+            .prefetched
+            .with(|runs| runs.as_ref().map(SortedRuns::size_beside_filters));
         let known = unpoisoned(self.coverage_state.lock()).size();
         let lists = listed.unwrap_or_default() + known;
         Self::OVERHEAD + Bits::new(lists.get().saturating_sub(LISTS.get()))
@@ -204,44 +193,57 @@ impl CfFilter {
         self.wakeup.notify();
     }
 
-    // -------------------------------------------------------------- memtable capture
+    // -------------------------------------------------------------- what writes feed
 
-    /// The memtables of the column family, and what they feed.
-    pub(crate) fn memtables(&self) -> &Memtables {
-        &self.memtables
+    /// What writes feed.
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.intake
     }
 
-    /// Memtables whose first key arrives from now on feed these summary filters. Does nothing if
-    /// the filters are disabled, because no lookup uses them then.
-    pub(crate) fn switch_filter_set(&self, summaries: Vec<Arc<Scalable>>) {
-        let next = self.memtables.next(summaries);
-        let coverage_state = unpoisoned(self.coverage_state.lock());
-        if coverage_state.disabled {
-            return;
+    /// Writes feed these summary filters from here on, and the insertions that feed others are over.
+    /// False if that cannot be told, or if the filters are disabled, so that no lookup uses them.
+    pub(crate) fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
+        {
+            let coverage_state = unpoisoned(self.coverage_state.lock());
+            if coverage_state.disabled || !self.intake.feed(summaries) {
+                return false;
+            }
         }
-        let mut view = self.view();
-        fault!(NewMemtableFilterLeftOut, view.segment_filters = None);
-        if let Some(segment_filters) = &view.segment_filters {
-            // Published before a memtable is bound to it.
-            let segment_filters =
-                Some(segment_filters.with_memtable_filter(next.memtable_filters()));
-            self.publish_view(View {
-                segment_filters,
-                ..view
-            });
-        }
-        self.memtables.switch_to(next);
+        // Unlocked: who inserts a key may have to read the database for it.
+        self.intake.wait_for_insertions();
+        true
     }
 
-    /// The memtable filters of all memtables that have keys in no SST, or will be bound before the
-    /// next [`CfFilter::switch_filter_set`]. The latter get an empty one.
-    pub(crate) fn collect_memtable_filters(&self) -> Vec<Arc<Scalable>> {
-        let current = self.memtables.current();
-        if current.memtable_filters().items().get() > 0 {
-            self.switch_filter_set(current.summaries().to_vec());
-        }
-        drop(current);
-        self.memtables.memtable_filters()
+    // -------------------------------------------------------------- prefetches
+
+    /// Lookups prefetch the lines of these filters.
+    pub(crate) fn prefetch_from_now_on(&self, tables: Prefetched) {
+        self.prefetched.publish(tables);
+    }
+
+    /// Whether exactly these filters are prefetched, in any order.
+    pub(crate) fn prefetches(&self, filters: &[Arc<SealedFilter>]) -> bool {
+        let pointers = |filters: &[Arc<SealedFilter>]| {
+            let mut pointers: Vec<_> = filters.iter().map(Arc::as_ptr).collect();
+            pointers.sort_unstable();
+            pointers
+        };
+        self.prefetched.with(|runs| {
+            let runs = runs.as_ref();
+            runs.is_some_and(|runs| pointers(runs.filters()) == pointers(filters))
+        })
+    }
+
+    /// The prefixes that all filters of SSTs have; none before maintenance has listed them.
+    pub(crate) fn prefixes_of_segments(&self) -> PrefixSet {
+        self.prefetched.with(|runs| {
+            let Some(runs) = runs else {
+                return PrefixSet::default();
+            };
+            let each = runs.filters().iter();
+            let each = each.map(|filter| self.prefixes.among(&filter.prefixes));
+            each.fold(self.prefixes.all(), PrefixSet::and)
+        })
     }
 
     // -------------------------------------------------------------- audits
@@ -530,16 +532,13 @@ mod tests {
         engine.put("key", "value").unwrap();
         assert!(!still_denied());
         engine.delete("key").unwrap();
-        // As consolidation does it.
         let anew = summary();
-        cf_filter.switch_filter_set(vec![Arc::clone(&anew)]);
-        engine.flush().unwrap();
+        assert!(cf_filter.feed(vec![Arc::clone(&anew)]));
         assert!(knows_all_in(&cf_filter, anew));
         assert!(cf_filter.answer(b"key").is_absent());
         assert!(!still_denied());
     }
 
-    /// Each flush brings a memtable that binds the current filters.
     #[test]
     fn keys_written_while_a_summary_is_dropped_are_found() {
         let (engine, cf_filter) = engine_and_front();

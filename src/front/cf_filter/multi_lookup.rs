@@ -21,7 +21,7 @@ use super::CfFilter;
 use super::lookup::{self, Verdict};
 use crate::fault::fault;
 use crate::front::view::CHUNK;
-use crate::predictor::{Outcome, Plan};
+use crate::predictor::Outcome;
 use crate::stats::Event;
 
 /// The values of several keys, in their order.
@@ -170,19 +170,16 @@ impl CfFilter {
     }
 
     fn check_many(&self, keys: &[impl AsRef<[u8]>]) -> Checked {
-        let summary_only = self.plan() != Plan::AllFilters;
         let mut passed = Vec::new();
         let mut sampled = Vec::new();
-        let mut false_positive = false;
         self.view.with(|view| {
             for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
                 let mut maybe = [true; CHUNK];
                 let first = chunk * CHUNK;
                 let maybe = &mut maybe[..keys.len()];
-                let counts = view.check_many(self.hasher, keys, maybe, summary_only);
-                false_positive |= counts.all_filters < counts.summary;
+                let candidates = view.check_many(self.hasher, keys, maybe);
                 passed.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
-                let mut absent = keys.len() - counts.all_filters;
+                let mut absent = keys.len() - candidates;
                 fault!(AbsentCountedShort, absent -= usize::from(absent > 1));
                 let ordinal = self.counters.add(Event::Absent, absent as u64);
                 let draws = self.sample.among(ordinal, absent);
@@ -191,10 +188,7 @@ impl CfFilter {
                 sampled.extend(draws.map(|at| first + at));
             }
         });
-        let outcome = match false_positive {
-            true => Some(Outcome::FalsePositive),
-            false => (passed.len() < keys.len()).then_some(Outcome::Miss),
-        };
+        let outcome = (passed.len() < keys.len()).then_some(Outcome::Miss);
         if !sampled.is_empty() {
             sampled.retain(|&at| !self.audit_if_due(keys[at].as_ref()));
             passed.extend(sampled);
@@ -218,7 +212,7 @@ impl CfFilter {
             same && chunks.all(|keys| {
                 let mut maybe = [true; CHUNK];
                 let maybe = &mut maybe[..keys.len()];
-                view.check_many(self.hasher, keys, maybe, false).all_filters == 0
+                view.check_many(self.hasher, keys, maybe) == 0
             })
         })
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::cf_filter;
 use crate::front::cf_filter::CfFilter;
-use crate::front::memtables::FilterSet;
 use crate::front::view::Coverage;
 use crate::segment::SegmentId;
 use crate::sync::Mutex;
@@ -27,8 +26,10 @@ impl Table {
 
 #[derive(Default)]
 struct Files {
-    memtable: Option<(Arc<FilterSet>, Vec<Key>)>,
+    memtable: Vec<Key>,
     tables: Vec<Table>,
+    /// The keys whose writes are published.
+    visible: Vec<Key>,
     next: u8,
 }
 
@@ -59,21 +60,20 @@ impl Engine {
         work(&mut self.files.lock().unwrap())
     }
 
-    /// The order of memtable capture: bind, hash, insert into the filters, then into the memtable.
+    /// The order of memtable capture: the memtable has the key before the filters have it, and it
+    /// becomes visible after.
     pub(super) fn put(&self, key: Key) {
-        self.files(|files| {
-            let bind = || (self.cf_filter.memtables().bind(), Vec::new());
-            let (target, keys) = files.memtable.get_or_insert_with(bind);
-            let hash = target.prepare(key);
-            target.insert(hash, key);
-            keys.push(key);
-        });
+        let intake = self.cf_filter.intake();
+        let insertion = intake.prepare(key);
+        self.files(|files| files.memtable.push(key));
+        intake.insert(insertion, key);
+        self.files(|files| files.visible.push(key));
     }
 
     pub(super) fn flush(&self) {
         self.files(|files| {
-            if let Some((target, keys)) = files.memtable.take() {
-                target.seal();
+            let keys = std::mem::take(&mut files.memtable);
+            if !keys.is_empty() {
                 files.push(keys);
             }
         });
@@ -81,7 +81,14 @@ impl Engine {
 
     /// Ingests an SST.
     pub(super) fn ingest(&self, key: Key) {
-        self.files(|files| files.push(vec![key]));
+        self.files(|files| {
+            files.push(vec![key]);
+            files.visible.push(key);
+        });
+    }
+
+    pub(super) fn memtable(&self) -> Vec<Key> {
+        self.files(|files| files.memtable.clone())
     }
 
     pub(super) fn tables(&self) -> Vec<Table> {
@@ -89,11 +96,7 @@ impl Engine {
     }
 
     fn contains(&self, key: Key) -> bool {
-        self.files(|files| {
-            let memtable = files.memtable.iter().map(|(_, keys)| keys);
-            let tables = files.tables.iter().map(|table| &table.keys);
-            memtable.chain(tables).any(|keys| keys.contains(&key))
-        })
+        self.files(|files| files.visible.contains(&key))
     }
 
     /// Reads the engine, then checks the filters.

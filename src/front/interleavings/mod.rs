@@ -2,15 +2,13 @@
 //! is visible in the engine no thread gets *absent*. Runs under shuttle only; see
 //! `crate::interleavings`.
 //!
-//! The engine is a minimal model: writers one at a time, each key in the filters of its memtable
-//! before it is visible, a flush that seals one memtable, SSTs that are listed. The filters, views,
-//! filter sets and epochs are the real ones. The steps of maintenance are those of `maintenance`,
+//! The engine is a minimal model: each key in its memtable and then in the filters before it is
+//! visible, a flush, SSTs that are listed. The filters, views, sets and epochs are the real ones. The steps of maintenance are those of `maintenance`,
 //! in their order.
 
 mod arrival;
 mod consolidation;
 mod engine;
-mod segment_filters;
 mod wakeup;
 
 use std::sync::Arc;

@@ -71,11 +71,6 @@ impl Backoff {
         self.fail(now, reason);
     }
 
-    /// Postpones a task that has not failed.
-    pub(crate) fn postpone(&mut self, now: Instant) {
-        self.until.get_or_insert(now + FIRST_WAIT);
-    }
-
     /// Whether an SST could not be read and is skipped for now.
     pub(crate) fn is_quarantined(&self, path: &str) -> bool {
         self.unread.contains(path)
@@ -126,19 +121,9 @@ mod tests {
     fn success_ends_the_backoff() {
         let mut backoff = Backoff::default();
         let now = Instant::now();
-        backoff.fail(now, "a flush".to_owned());
+        backoff.fail(now, "a listing".to_owned());
         backoff.begin(now + 500 * MS, false);
         assert!(!backoff.is_open());
         assert_eq!(backoff.failure(), None);
-    }
-
-    #[test]
-    fn what_is_put_off_has_not_failed() {
-        let mut backoff = Backoff::default();
-        let now = Instant::now();
-        backoff.begin(now, false);
-        backoff.postpone(now);
-        assert_eq!(backoff.failure(), None);
-        assert!(backoff.is_open() && backoff.is_due(now + 500 * MS));
     }
 }

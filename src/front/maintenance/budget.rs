@@ -2,7 +2,6 @@
 
 use super::Maintenance;
 use crate::fault::fault;
-use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
 use crate::front::engine::LiveSegment;
 use crate::front::maintenance::planning::{self, ResidentFilter};
@@ -21,44 +20,13 @@ impl Maintenance {
         filter_budget(&self.options, &self.cf_filters)
     }
 
-    /// Whether memtables have filters for the segment-filter check, and they fit beside all summary
-    /// filters.
-    pub(super) fn segment_filters_fit(&self, cf_filter: &CfFilter) -> bool {
-        if !cf_filter.memtables().may_have_memtable_filter() {
-            return false;
-        }
-        let Some(budget) = self.filter_budget() else {
-            return true;
-        };
-        let others = self.cf_filters.size_without(Some(cf_filter)).get();
-        let next =
-            cf_filter.view().summary.size().get() + self.options.memtable_filter_budget().get();
-        let own = next.max(cf_filter.size().get());
-        others + own <= budget.get()
-    }
-
-    /// Drops whole filters until the rest fits the budget. The collected filters of the
-    /// segment-filter check go first, then segment filters, then summary filters, of which each bit
-    /// saves more engine reads.
+    /// Drops whole filters until the rest fits the budget: segment filters before summary filters,
+    /// of which each bit saves more engine reads.
     pub(super) fn keep_within_budget(&self) {
         let Some(budget) = self.filter_budget() else {
             return;
         };
-        for cf_filter in self.cf_filters.all() {
-            if self.cf_filters.size_without(None) <= budget {
-                break;
-            }
-            cf_filter.drop_segment_filters();
-        }
-        // Not because of the newest memtable filters, whose memory a drop would not free.
-        let of_summaries = || {
-            fault!(
-                SummariesDroppedForMemtables,
-                return self.cf_filters.size_without(None)
-            );
-            self.cf_filters.size_of_summaries(None)
-        };
-        while of_summaries() > budget
+        while self.cf_filters.size_of_summaries(None) > budget
             && let Some(cf_filter) = self.cf_filters.largest()
             && cf_filter.drop_summary()
         {
@@ -80,8 +48,8 @@ impl Maintenance {
         for &id in &dropped {
             self.registry.open(id).drop_filter();
         }
-        // The collected `SegmentFilters` keep dropped filters alive until the next maintenance run
-        // collects them again. If nothing could be dropped, another run would find the same.
+        // Lookups prefetch dropped filters, which keeps them alive, until the next maintenance run.
+        // If nothing could be dropped, another run would find the same.
         if !dropped.is_empty() {
             fault!(NoWakeAfterFilterDrop, return);
             self.wakeup.notify();
@@ -175,30 +143,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn memtables_that_wait_to_be_flushed_cost_no_summary() {
-        let home = tempfile::tempdir().unwrap();
-        let sieve = SieveOptions::default()
-            .expected_keys(Items::new(500_000))
-            .memory_budget(BUDGET);
-        let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
-        assert!(db.wait_until_complete(LIMIT));
-        let cf_filter = db.cf_filters().all().remove(0);
-        let wait = |_| {
-            let waiting = cf_filter.memtables().bind();
-            cf_filter.switch_filter_set(waiting.summaries().to_vec());
-            waiting
-        };
-        let waiting: Vec<_> = (0..100).map(wait).collect();
-        assert!(cf_filter.size() > BUDGET);
-        for _ in 0..3 {
-            assert!(db.wait_for_maintenance(LIMIT));
-        }
-        assert!(!cf_filter.view().summary.is_saturated());
-        waiting.iter().for_each(|memtable| memtable.seal());
-    }
-
-    /// The filters of their memtables alone would exceed the budget.
     #[test]
     fn many_families_within_a_budget_keep_their_summaries() {
         let home = tempfile::tempdir().unwrap();

@@ -1,18 +1,18 @@
 //! Consolidation: replaces a grown summary filter with one of the right size, without stopping
-//! anybody. New memtables feed it beside the old one, a flush turns all other memtables into SSTs,
-//! the SSTs are read, and the view is swapped.
+//! anybody. Writes feed it beside the old one, the memtables and then the SSTs are read, and the
+//! view is swapped: see [`crate::front::intake`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::coverage::is_covered;
+use super::coverage::{Hashes, is_covered};
 use super::growth::{self, KeySource};
 use super::{Maintenance, TaskError};
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::cf_filter::{CfFilter, CoverageEpoch};
-use crate::front::engine::{EngineError, LiveSegment};
+use crate::front::engine::LiveSegment;
 use crate::front::maintenance::backoff::Backoff;
 use crate::front::options::FrontOptions;
 use crate::front::view::Coverage;
@@ -46,19 +46,14 @@ impl ReadSegments {
 /// The keys that share a prefix, as long as nothing has counted them.
 const KEYS_OF_A_PREFIX: u64 = 8;
 
-/// How often maintenance polls whether a flush would still wait, or is done.
+/// How often maintenance polls whether external writes, or writes of before, are over.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Polls of a flush that does not end: a second for each request of maintenance's own, three in
-/// all.
+/// Polls of what does not end: three seconds.
 const MAX_POLLS: u32 = 150;
-const POLLS_PER_FLUSH_REQUEST: u32 = 50;
-
-/// Polls of compactions that a flush would wait for, ten seconds: they may have stopped for good.
-const MAX_COMPACTION_POLLS: u32 = 500;
 
 impl Maintenance {
-    /// A secondary may not: it cannot flush the memtables that feed the old summary filter.
+    /// Filters that are opened to be read, and those of a secondary, take no memory of their own.
     pub(super) fn may_consolidate(&self) -> bool {
         !self.options.read_only_filters
     }
@@ -76,8 +71,7 @@ impl Maintenance {
         growth::end_useless_log(cf_filter, &summary, quiet);
         let mut lacks_prefixes = cf_filter.lacks_prefixes();
         fault!(PrefixesNeverCompleted, lacks_prefixes = false);
-        let due = (growth::is_outgrown(&summary, cf_filter.key_log())
-            && self.is_worth_a_flush(cf_filter, &summary))
+        let due = growth::is_outgrown(&summary, cf_filter.key_log())
             || lacks_prefixes
             || (quiet && self.would_shrink(cf_filter, &summary))
             || (summary.is_saturated() && self.has_room_again(cf_filter));
@@ -85,7 +79,7 @@ impl Maintenance {
             // Skips the check until the next write; it may have to list all SSTs.
             cf_filter.note_consolidated(Some(now));
         }
-        due && !self.flush_would_wait(cf_filter)
+        due
     }
 
     /// Whether a rebuilt summary filter would be smaller, have fewer false positives, or be of the
@@ -124,12 +118,6 @@ impl Maintenance {
         .shared_by(self.cf_filters.all().len(), self.cf_filters.overhead())
     }
 
-    /// Whether a flush would wait for compactions. A due consolidation is then put off, because
-    /// maintenance has other work.
-    pub(super) fn flush_would_wait(&self, cf_filter: &CfFilter) -> bool {
-        self.engine.flush_would_wait(cf_filter.key_space())
-    }
-
     /// Builds a summary filter of the right size while reads and writes continue; with room for more
     /// keys if it has outgrown its size and the writers are busy.
     pub(super) fn consolidate(
@@ -164,8 +152,10 @@ impl Maintenance {
         };
         let mut fed = vec![Arc::clone(&old), Arc::clone(&new)];
         fault!(OldSummaryNotFed, fed = vec![Arc::clone(&new)]);
-        cf_filter.switch_filter_set(fed);
-        let outcome = self.fill_and_swap(cf_filter, &new, source, backoff);
+        let outcome = match cf_filter.feed(fed) {
+            true => self.fill_and_publish(cf_filter, &new, source, backoff),
+            false => Err(TaskError::Unawaited(cf_filter.name().to_owned())),
+        };
         if source == (KeySource::Tables { logged: true }) {
             match &outcome {
                 Ok(()) => cf_filter.key_log().complete(),
@@ -174,7 +164,7 @@ impl Maintenance {
         }
         let mut kept = if outcome.is_ok() { &new } else { &old };
         fault!(UnfinishedSummaryFed, kept = &new);
-        cf_filter.switch_filter_set(vec![Arc::clone(kept)]);
+        cf_filter.feed(vec![Arc::clone(kept)]);
         if outcome.is_ok() {
             cf_filter.note_consolidated(Some(now));
             tracing::info!(
@@ -260,32 +250,98 @@ impl Maintenance {
         Ok(runs.into_values().max().unwrap_or_default())
     }
 
-    fn fill_and_swap(
+    /// Inserts the keys of all memtables and SSTs into a summary filter that every write feeds, and
+    /// publishes it.
+    fn fill_and_publish(
         &self,
         cf_filter: &CfFilter,
         new: &Arc<Scalable>,
         source: KeySource,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
-        fault!(
-            SwappedWithoutFlush,
-            return self.fill_and_publish(cf_filter, new, source, backoff)
-        );
-        self.flush(cf_filter, new)?;
-        let mut some_do_not_feed = cf_filter.memtables().some_do_not_feed(new);
-        fault!(OldMemtablesOverlooked, some_do_not_feed = false);
-        if some_do_not_feed {
-            return Err(TaskError::OldMemtables(cf_filter.name().to_owned()));
-        }
-        self.fill_and_publish(cf_filter, new, source, backoff)
+        fault!(MemtablesReadLast, {
+            let read = self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?;
+            self.memtable_hashes(cf_filter, new, source)?;
+            return match self.publish_consolidated(cf_filter, new, &read)? {
+                true => Ok(()),
+                false => Err(TaskError::Overtaken),
+            };
+        });
+        // Memtables first: a flush in between moves keys to an SST that is listed.
+        let in_memtables = self.memtable_hashes(cf_filter, new, source)?;
+        self.insert_ssts_and_publish(cf_filter, new, in_memtables, source, backoff)
     }
 
-    /// Inserts the keys of all SSTs into a summary filter that every memtable feeds, and publishes
-    /// it.
-    fn fill_and_publish(
+    /// Inserts the keys of all memtables into a summary filter that every write feeds; returns them
+    /// if they are for its static stage, which is still to come. Waits for the writes that began
+    /// before and whose keys no memtable shows.
+    fn memtable_hashes(
+        &self,
+        cf_filter: &CfFilter,
+        new: &Scalable,
+        source: KeySource,
+    ) -> Result<Vec<KeyHash>, TaskError> {
+        fault!(MemtablesUnread, return Ok(Vec::new()));
+        let is_for_later = new.is_first_pending();
+        let (mut for_later, mut room) = (Vec::new(), Ok(()));
+        // One may have been written to an SST before the log began, and the SST be installed later.
+        let mut is_logged = source == KeySource::Tables { logged: true };
+        fault!(MemtablesNotLogged, is_logged = false);
+        let mut hashes = Hashes::new(cf_filter, |hashes: &[KeyHash]| {
+            if is_logged {
+                cf_filter.key_log().append(hashes.iter().copied());
+            }
+            if !is_for_later {
+                new.insert_many(hashes);
+                return;
+            }
+            room = std::mem::replace(&mut room, Ok(())).and(for_later.try_reserve(hashes.len()));
+            if room.is_ok() {
+                for_later.extend_from_slice(hashes);
+            }
+        });
+        let mut found = 0_u64;
+        let mut stopped = false;
+        let read = self
+            .engine
+            .memtable_keys(cf_filter.key_space(), &mut |key, is_deletion| {
+                if !is_deletion {
+                    hashes.add(key);
+                }
+                found += 1;
+                stopped = found.is_multiple_of(4096) && self.wakeup.stopping();
+                !stopped
+            });
+        read.map_err(|error| TaskError::list(cf_filter, error))?;
+        hashes.finish();
+        room.map_err(|source| TaskError::Hashes {
+            cf: cf_filter.name().to_owned(),
+            source,
+        })?;
+        let mut looks = 0..MAX_POLLS;
+        let is_held = || {
+            fault!(HeldKeysOverlooked, return false);
+            cf_filter.intake().is_held_from_before()
+        };
+        while !stopped && is_held() {
+            if looks.next().is_none() {
+                return Err(TaskError::StillHeld(cf_filter.name().to_owned()));
+            }
+            stopped = self.wakeup.is_stopped_within(POLL_INTERVAL);
+        }
+        match stopped {
+            true => Err(TaskError::Stopped),
+            false => Ok(for_later),
+        }
+    }
+
+    /// Inserts the keys of all SSTs into a summary filter that every write feeds, and publishes it.
+    /// It has those of the memtables already, unless they are for its static stage.
+    fn insert_ssts_and_publish(
         &self,
         cf_filter: &CfFilter,
         new: &Arc<Scalable>,
+        in_memtables: Vec<KeyHash>,
         source: KeySource,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
@@ -295,7 +351,9 @@ impl Maintenance {
         };
         let mut absorbed = match replayed {
             Some(absorbed) => absorbed,
-            None if new.is_first_pending() => self.complete(cf_filter, new, backoff)?,
+            None if new.is_first_pending() => {
+                self.complete(cf_filter, new, &in_memtables, backoff)?
+            }
             None => self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?,
         };
         // External writes that arrived meanwhile are read too, without reading the other SSTs
@@ -337,83 +395,6 @@ impl Maintenance {
         cf_filter.key_log().end();
         absorbed.check_needed_segments(cf_filter)?;
         Ok(self.publish_partial(cf_filter, *epoch, summary, covered, quarantine))
-    }
-
-    /// Flushes the memtables that do not feed this summary filter, once that slows no writer.
-    ///
-    /// Never runs beside an ingestion's flush, a flush of several column families, or the engine's
-    /// own flush when it closes. With `atomic_flush`, RocksDB 11.8.1 may take the end of one flush
-    /// for that of another. Then it refuses the ingestion, or continues without the entries that
-    /// are in no log.
-    fn flush(&self, cf_filter: &CfFilter, new: &Arc<Scalable>) -> Result<(), TaskError> {
-        let mut looks = 0..MAX_POLLS;
-        fault!(WaitsForCheckpoint, looks = 0..u32::MAX);
-        let mut looks_at_compactions = 0..MAX_COMPACTION_POLLS;
-        fault!(
-            WaitsForStoppedCompactions,
-            looks_at_compactions = 0..u32::MAX
-        );
-        // A checkpoint may take long, and maintenance has other work.
-        while self.flush_would_wait(cf_filter)
-            || (self.cf_filters.is_engine_flushing() && looks.next().is_some())
-        {
-            if self.wakeup.is_stopped_within(POLL_INTERVAL) {
-                return Err(TaskError::Stopped);
-            }
-            if looks_at_compactions.next().is_none() {
-                return Err(TaskError::Flush {
-                    cf: cf_filter.name().to_owned(),
-                    reason: "it would wait for compactions, which do not end".to_owned(),
-                });
-            }
-        }
-        let flush = || {
-            self.engine.flush(cf_filter.key_space())?;
-            self.wait_until_flushed(cf_filter, new)
-        };
-        let mut looks = 0..MAX_POLLS;
-        let flushed = loop {
-            if let Some(flushed) = self.cf_filters.while_no_external_writes(flush) {
-                break flushed;
-            }
-            fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
-            if looks.next().is_none() {
-                return Err(TaskError::Overtaken);
-            }
-            if self.wakeup.is_stopped_within(POLL_INTERVAL) {
-                return Err(TaskError::Stopped);
-            }
-        };
-        flushed.map_err(|error| match error {
-            EngineError::Gone => TaskError::CfGone(cf_filter.name().to_owned()),
-            EngineError::Failed(reason) => TaskError::Flush {
-                cf: cf_filter.name().to_owned(),
-                reason,
-            },
-        })
-    }
-
-    /// Waits, for a limited time, until all memtables feed this summary filter.
-    ///
-    /// If a flush takes several memtables (`min_write_buffer_number_to_merge`), RocksDB 11.8.1 may
-    /// drop a flush request that arrives beside another one; its callers then wait forever. So the
-    /// request is repeated.
-    fn wait_until_flushed(
-        &self,
-        cf_filter: &CfFilter,
-        new: &Arc<Scalable>,
-    ) -> Result<(), EngineError> {
-        for look in 1..=MAX_POLLS {
-            if !cf_filter.memtables().some_do_not_feed(new)
-                || self.wakeup.is_stopped_within(POLL_INTERVAL)
-            {
-                break;
-            }
-            if look % POLLS_PER_FLUSH_REQUEST == 0 {
-                self.engine.flush(cf_filter.key_space())?;
-            }
-        }
-        Ok(())
     }
 
     /// Inserts the keys of all live SSTs into a summary filter, except those whose paths are in
@@ -478,9 +459,13 @@ impl Maintenance {
     }
 }
 
-/// Whether a summary filter exceeds its false-positive rate, or takes a third more memory than one
-/// of the right size. Second stages are a quarter of the first, so all keys are read once for each
-/// quarter of growth.
+/// How much higher than the rate of one stage that of several may be. A second stage that is full
+/// brings 1.74 times.
+const RATE_OF_STAGES: f64 = 1.7;
+
+/// Whether a summary filter exceeds its false-positive rate; or whether one of the right size would
+/// have much fewer false positives, or take a quarter less memory. Second stages are a quarter of the
+/// first, so all keys are read once for each quarter of growth.
 fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     if summary.predicted_rate() > options.summary_rate.get() * 1.01 {
         return true;
@@ -490,6 +475,7 @@ fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     summary.stages() > planned && {
         let right = options.size_of_kind(summary.begins_static(), summary.items());
         summary.size().get() > right.get() + right.get() / 3
+            || summary.predicted_rate() > options.first_rate().get() * RATE_OF_STAGES
     }
 }
 
@@ -498,7 +484,6 @@ fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
 mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;
-    use std::sync::mpsc;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -508,9 +493,7 @@ mod tests {
     use crate::filter::naive::{hashes, imprint};
     use crate::filter::{Scalable, Stage};
     use crate::front::options::FrontOptions;
-    use crate::front::segment_filters::SegmentFilters;
     use crate::math::{Bits, Items};
-    use crate::rocks::tests::blocked_flush::BlockedFlush;
     use crate::rocks::{SieveDb, SieveOptions};
 
     const KEYS: u32 = 5_000;
@@ -593,55 +576,6 @@ mod tests {
         assert!(!db.filter_answer(b"written since").is_absent());
     }
 
-    /// Each failure left two memtable filters that no memtable fed and every segment-filter check
-    /// probed.
-    #[test]
-    fn consolidations_that_fail_leave_no_generations_behind() {
-        let home = tempfile::tempdir().unwrap();
-        let db = consolidated(home.path());
-        let cf_filter = db.cf_filters().all().remove(0);
-        let generations = || {
-            cf_filter
-                .view()
-                .segment_filters
-                .as_ref()
-                .map(SegmentFilters::generations)
-        };
-        assert_eq!(generations(), Some(1));
-
-        damage_the_table(&db);
-        for _ in 0..5 {
-            assert!(db.consolidate().is_err(), "the table cannot be read");
-        }
-        assert_eq!(generations(), Some(1));
-        assert!(db.filter_answer((KEYS + 1).to_be_bytes()).is_absent());
-    }
-
-    /// Their keys are in no SST, and the new summary filter does not have them.
-    #[test]
-    fn memtables_that_outlast_a_flush_keep_the_summary_that_they_feed() {
-        let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        // Then only maintenance waits for a flush, and not forever.
-        options.set_min_write_buffer_number_to_merge(2);
-        options.set_max_write_buffer_number(6);
-        let held = BlockedFlush::flushes_of(&mut options);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        let _held = held;
-        assert!(db.wait_until_complete(PATIENCE));
-        BlockedFlush::write(&db);
-        let refused = db.consolidate().unwrap_err().to_string();
-        assert!(
-            refused.contains("memtables still feed the old"),
-            "{refused}"
-        );
-        assert!(!db.filter_answer(BlockedFlush::KEY).is_absent());
-        // Later memtables do not feed the new one alone either.
-        db.put("later", "value").unwrap();
-        assert!(!db.filter_answer("later").is_absent());
-    }
-
     fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_so() {
@@ -697,23 +631,5 @@ mod tests {
             );
             assert!(!db.filter_answer(7_u32.to_be_bytes()).is_absent());
         }
-    }
-
-    /// Maintenance must not flush beside a checkpoint.
-    #[test]
-    fn maintenance_waits_for_a_long_checkpoint_for_seconds_at_most() {
-        let home = tempfile::tempdir().unwrap();
-        let db = SieveDb::builder(home.path()).open().unwrap();
-        let checkpoint = db.cf_filters().flush_beside_maintenance_guard();
-        let (done, ended) = mpsc::channel();
-        let ended = thread::scope(|scope| {
-            scope.spawn(|| done.send(db.consolidate()));
-            let ended = ended.recv_timeout(PATIENCE);
-            drop(checkpoint);
-            ended
-        });
-        let refused = ended.expect("it ends beside the checkpoint").unwrap_err();
-        assert!(refused.to_string().contains("meanwhile"), "{refused}");
-        db.consolidate().unwrap();
     }
 }

@@ -88,10 +88,6 @@ impl Maintenance {
             if backoff.is_waiting() {
                 return Ok(());
             }
-            if self.flush_would_wait(cf_filter) {
-                backoff.postpone(Instant::now());
-                return Ok(());
-            }
             return self.consolidate(cf_filter, false, backoff);
         }
         for table in missing {
@@ -162,28 +158,19 @@ impl Maintenance {
         &self,
         cf_filter: &CfFilter,
         table: &LiveSegment,
-        mut take: impl FnMut(&[KeyHash]),
+        take: impl FnMut(&[KeyHash]),
     ) -> Result<(), TaskError> {
-        let (hasher, prefixes) = (cf_filter.hasher(), cf_filter.prefixes());
-        let mut hashes = Vec::with_capacity(TOGETHER + prefixes.len());
-        let mut last = vec![None; prefixes.len()];
         let mut builder = self.builder_for_missing(cf_filter, table);
+        let mut hashes = Hashes::new(cf_filter, take);
         self.scan(cf_filter, table, |key, deletion| {
             if let Some(builder) = &mut builder {
                 builder.add(key);
             }
             if !deletion {
-                prefixes.each_new_hash(key, hasher, &mut last, |hash| {
-                    hashes.push(hash.for_summary());
-                });
-                hashes.push(hasher.hash(key).for_summary());
-            }
-            if hashes.len() >= TOGETHER {
-                take(&hashes);
-                hashes.clear();
+                hashes.add(key);
             }
         })?;
-        take(&hashes);
+        hashes.finish();
         if let Some(builder) = builder {
             self.adopt(builder, table);
         }
@@ -228,6 +215,45 @@ impl Maintenance {
 }
 
 /// Whether a summary filter that covers these SSTs has the keys of this one.
+/// The summary hashes of keys and of their prefixes, in ascending order of keys, passed on many at a
+/// time.
+pub(super) struct Hashes<'a, F> {
+    cf_filter: &'a CfFilter,
+    take: F,
+    hashes: Vec<KeyHash>,
+    last: Vec<Option<KeyHash>>,
+}
+
+impl<'a, F: FnMut(&[KeyHash])> Hashes<'a, F> {
+    pub(super) fn new(cf_filter: &'a CfFilter, take: F) -> Self {
+        let prefixes = cf_filter.prefixes().len();
+        Self {
+            cf_filter,
+            take,
+            hashes: Vec::with_capacity(TOGETHER + prefixes),
+            last: vec![None; prefixes],
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &[u8]) {
+        let hasher = self.cf_filter.hasher();
+        let hashes = &mut self.hashes;
+        let prefixes = self.cf_filter.prefixes();
+        prefixes.each_new_hash(key, hasher, &mut self.last, |hash| {
+            hashes.push(hash.for_summary());
+        });
+        hashes.push(hasher.hash(key).for_summary());
+        if hashes.len() >= TOGETHER {
+            (self.take)(hashes);
+            hashes.clear();
+        }
+    }
+
+    pub(super) fn finish(mut self) {
+        (self.take)(&self.hashes);
+    }
+}
+
 pub(super) fn is_covered(table: &LiveSegment, covered: &HashSet<SegmentId>) -> bool {
     table.id().is_some_and(|id| covered.contains(&id))
 }

@@ -12,7 +12,7 @@
 //! 4. rebuilds segment filters that are missing or of another rate from the SSTs' raw keys;
 //! 5. saves filters that have no sidecar yet, and removes sidecars of SSTs that are gone;
 //! 6. consolidates the summary filter if that is due (`consolidation`);
-//! 7. collects all filters for the segment-filter check, and drops some if they exceed the budget.
+//! 7. lists the segment filters that lookups prefetch, and drops some if they exceed the budget.
 //!
 //! Keys are read from the SST files, never through an iterator of the database: that applies
 //! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
@@ -68,13 +68,15 @@ pub(crate) enum TaskError {
         expected: u64,
         found: u64,
     },
-    #[error("cannot flush {cf:?}: {reason}")]
-    Flush { cf: String, reason: String },
-    #[error("memtables still feed the old summary filter of {0:?} after a flush")]
-    OldMemtables(String),
+    #[error("writes to {0:?} that began before do not end; the old summary filter stays")]
+    StillHeld(String),
+    #[error(
+        "the system does not tell when writes to {0:?} have ended; the old summary filter stays"
+    )]
+    Unawaited(String),
     #[error("{path} cannot be read; the summary filter that has its keys stays")]
     Needed { path: String },
-    #[error("external writes happened meanwhile, or the engine flushes several column families")]
+    #[error("external writes happened meanwhile")]
     Overtaken,
     #[error("it panicked")]
     Panicked,
@@ -162,8 +164,6 @@ impl Maintenance {
             return false;
         }
         self.scrub_in_turn();
-        // Nobody tells when the memtables of a dropped column family are freed.
-        self.cf_filters.free_deferred();
         let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
         let quiet = self.is_quiet();
         if !called && !self.something_is_due(quiet) {
@@ -239,9 +239,9 @@ impl Maintenance {
                             cf_filter = cf_filter.name(),
                             "maintenance of this column family panicked"
                         );
-                        // The panic may have left a summary filter behind that memtables feed and
-                        // no lookup reads.
-                        cf_filter.switch_filter_set(vec![cf_filter.view().summary]);
+                        // The panic may have left a summary filter behind that writes feed and no
+                        // lookup reads.
+                        cf_filter.feed(vec![cf_filter.view().summary]);
                         Err(TaskError::Panicked)
                     })
                 }
@@ -340,13 +340,8 @@ impl Maintenance {
                 }
                 Ok(())
             });
-        fault!(
-            MemtableFiltersLeftBehind,
-            return improved.and_then(|()| self.collect_segment_filters(cf_filter))
-        );
-        // Also after a failure: a failed task may have left memtable filters of memtables that are
-        // gone, which lookups would probe forever.
-        self.collect_segment_filters(cf_filter)?;
+        // Also after a failure: what is prefetched keeps filters alive.
+        self.prefetch_filters(cf_filter)?;
         improved
     }
 

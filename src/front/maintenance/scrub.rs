@@ -4,8 +4,8 @@
 //! filter is read again from time to time:
 //!
 //! - a segment filter is checked against the checksum that it was sealed with;
-//! - a growing filter (summary filter, memtable filter) is checked stage by stage against the last
-//!   scrub's checksum, if no key was inserted in between.
+//! - a summary filter is checked stage by stage against the last scrub's checksum, if no key was
+//!   inserted in between.
 //!
 //! A filter that changed is dropped as a whole, answers *maybe* from then on, and is rebuilt: a
 //! segment filter from its sidecar or the SST's keys, a summary filter from all SSTs. A filter is
@@ -146,10 +146,8 @@ impl Scrubber {
             .map(Target::Sealed)
             .collect();
         for cf_filter in self.cf_filters.all() {
-            let growing = cf_filter.growing_filters();
-            let growing = growing.iter().map(Arc::downgrade);
-            targets
-                .extend(growing.map(|filter| Target::Growing(Arc::downgrade(&cf_filter), filter)));
+            let summary = Arc::downgrade(&cf_filter.view().summary);
+            targets.push(Target::Growing(Arc::downgrade(&cf_filter), summary));
         }
         targets
     }
@@ -178,9 +176,6 @@ impl Scrubber {
             return;
         }
         segment.drop_filter();
-        for cf_filter in self.cf_filters.all() {
-            cf_filter.drop_segment_filters_with(&filter);
-        }
         fault!(NoWakeForDamagedFilter, return);
         self.wakeup.notify();
         tracing::error!(
@@ -264,7 +259,7 @@ mod tests {
         for _ in 0..3 {
             let found = db.scrub().unwrap();
             assert_eq!(found.damaged, 0);
-            assert!(found.filters >= 3, "a table, a summary, a generation");
+            assert!(found.filters >= 2, "a table and a summary");
             assert!(found.bytes > u64::from(KEYS));
         }
         assert!(Arc::ptr_eq(&filter, &the_segment(&db).filter().unwrap()));
@@ -342,18 +337,14 @@ mod tests {
     fn a_damaged_filter_is_asked_no_more_from_then_on() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
-        let cf_filter = db.cf_filters().all().remove(0);
-        let damaged = the_segment(&db).filter().unwrap();
-        let is_asked = || {
-            let segment_filters = cf_filter.view().segment_filters;
-            segment_filters.is_some_and(|segment_filters| segment_filters.asks(&damaged))
-        };
-        assert!(is_asked());
-        damaged.chain.stages()[0].clear_one_bit();
+        let segment = the_segment(&db);
+        let rules_out = |i: u32| !segment.may_contain(&key(i), None);
+        assert!((KEYS..2 * KEYS).any(rules_out));
+        segment.filter().unwrap().chain.stages()[0].clear_one_bit();
         // Maintenance is not notified.
         let (cf_filters, registry) = (db.shared_cf_filters(), db.shared_registry());
         Scrubber::new(cf_filters, registry, Arc::default(), Arc::default(), None).scrub_all();
-        assert!(!is_asked());
+        assert!(!(0..2 * KEYS).any(rules_out));
     }
 
     /// A block cache may keep readers of filters that are no longer scrubbed, and pass them on to

@@ -1,4 +1,4 @@
-//! Builds the static first stage of a summary filter from the keys of all live SSTs. If memory does
+//! Builds the static first stage of a summary filter from the keys of memtables and SSTs. If memory does
 //! not hold all hashes at once, they are split into parts, and the SSTs are read once for each
 //! part.
 
@@ -18,11 +18,13 @@ use crate::hash::KeyHash;
 use crate::math::Rate;
 
 impl Maintenance {
-    /// Reads all live SSTs into the static first stage of a summary filter.
+    /// Reads all live SSTs into the static first stage of a summary filter, which also gets
+    /// `in_memtables`.
     pub(super) fn complete(
         &self,
         cf_filter: &CfFilter,
         new: &Arc<Scalable>,
+        in_memtables: &[KeyHash],
         backoff: &mut Backoff,
     ) -> Result<ReadSegments, TaskError> {
         let entries = self.entries(cf_filter)?;
@@ -32,6 +34,7 @@ impl Maintenance {
             cf_filter,
             backoff,
             new,
+            in_memtables,
             parts: self.options.static_parts(entries),
             entries,
             rate: self.summary_options().first_rate(),
@@ -49,8 +52,9 @@ struct Readings<'a> {
     maintenance: &'a Maintenance,
     cf_filter: &'a CfFilter,
     backoff: &'a mut Backoff,
-    /// The summary filter, which memtables already feed.
+    /// The summary filter, which writes already feed.
     new: &'a Scalable,
+    in_memtables: &'a [KeyHash],
     parts: NonZeroU64,
     entries: u64,
     rate: Rate,
@@ -77,7 +81,8 @@ impl Readings<'_> {
         builder.finish().map_err(|source| self.no_stage(source))
     }
 
-    /// Reads all live SSTs for a part; returns the hashes of their keys that are `of_part`.
+    /// Reads all live SSTs for a part; returns the hashes of their keys, and of those in memtables,
+    /// that are `of_part`.
     ///
     /// For SSTs that appeared after the first listing, skips keys that a later stage may have: all
     /// that is written and flushed meanwhile might not fit into memory.
@@ -93,6 +98,12 @@ impl Readings<'_> {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let mut taken = Vec::new();
         taken.try_reserve_exact(room).map_err(no_room)?;
+        let in_memtables = self.in_memtables.iter().copied();
+        let in_memtables = in_memtables.filter(|&hash| of_part(hash));
+        taken
+            .try_reserve(in_memtables.clone().count())
+            .map_err(no_room)?;
+        taken.extend(in_memtables);
         let mut room = Ok(());
         let add = |table: &LiveSegment, hashes: &[KeyHash]| {
             if room.is_ok() {

@@ -1,8 +1,6 @@
-//! Segment filters: load, save, rebuild, and collect for lookups.
+//! Segment filters: load, save, rebuild, and prefetch.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use super::{Maintenance, TaskError};
 use crate::fault::fault;
@@ -11,11 +9,13 @@ use crate::front::cf_filter::CfFilter;
 use crate::front::engine::{EngineError, LiveSegment};
 use crate::front::maintenance::backoff::Backoff;
 use crate::front::maintenance::planning::FilterPlan;
-use crate::front::segment_filters::{SegmentFilters, in_runs};
-use crate::front::sorted_runs::WithRange;
+use crate::front::sorted_runs::{SortedRuns, WithRange};
 use crate::math::{Bits, Items};
-use crate::prefix::{PrefixSet, Prefixes};
-use crate::segment::{SealedFilter, SegmentBuilder};
+use crate::segment::SegmentBuilder;
+
+/// If more SSTs than this overlap at one key, no line is prefetched: sorting them into runs takes
+/// quadratic time.
+const MOST_RUNS: usize = 256;
 
 /// No segment filter is larger; no memory is allocated for what a file claims beyond.
 const MOST_BITS: u64 = 1 << 16;
@@ -171,61 +171,22 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Lets lookups check the segment filters after a *maybe* of the summary filter. Requires that
-    /// all SSTs have a filter, that few overlap, and that the budget has room for the memtable
-    /// filters.
-    pub(super) fn collect_segment_filters(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
-        let segment_filters = cf_filter.view().segment_filters;
-        let (epoch, tables) = self.list_in_epoch(cf_filter)?;
-        let spanning = self.spanning(&tables);
-        let known = segment_filters.as_ref().zip(spanning.as_ref());
-        // Otherwise a view would be published in each run while an older memtable has keys.
-        let mut needed = cf_filter.memtables().memtable_filters().len();
-        fault!(OlderMemtablesCollectedAgain, needed = 1);
-        if known.is_some_and(|(segment_filters, tables)| {
-            segment_filters.lists(tables) && segment_filters.generations() <= needed
-        }) {
-            return Ok(());
-        }
-        if spanning.and_then(in_runs).is_none() || !self.segment_filters_fit(cf_filter) {
-            cf_filter.drop_segment_filters();
-            return Ok(());
-        }
-        let mut memtable_filters = cf_filter.collect_memtable_filters();
+    /// Lets lookups prefetch the lines of the segment filters that there are.
+    pub(super) fn prefetch_filters(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
         let tables = self.list(cf_filter)?;
-        fault!(MemtableFiltersAfterListing, {
-            thread::sleep(Duration::from_millis(10));
-            memtable_filters = cf_filter.collect_memtable_filters();
-        });
-        match self.spanning(&tables).and_then(in_runs) {
-            Some(runs) => {
-                let prefixes = common_prefixes(cf_filter.prefixes(), runs.filters());
-                let segment_filters = SegmentFilters::new(runs, memtable_filters, prefixes);
-                cf_filter.publish_segment_filters(epoch, segment_filters);
-            }
-            None => cf_filter.drop_segment_filters(),
-        }
-        Ok(())
-    }
-
-    /// The filters of these SSTs with their key ranges; `None` if one has no filter.
-    fn spanning<'a>(
-        &self,
-        tables: &'a [LiveSegment],
-    ) -> Option<Vec<WithRange<'a, Arc<SealedFilter>>>> {
-        let spanning = |table: &'a LiveSegment| {
+        let with_filter = tables.iter().filter_map(|table| {
             let filter = self.registry.get(table.id()?)?.filter()?;
             let range = table.range.as_ref();
             Some(WithRange { filter, range })
-        };
-        tables.iter().map(spanning).collect()
+        });
+        let with_filter: Vec<_> = with_filter.collect();
+        let filters: Vec<_> = with_filter
+            .iter()
+            .map(|table| Arc::clone(&table.filter))
+            .collect();
+        if !cf_filter.prefetches(&filters) {
+            cf_filter.prefetch_from_now_on(SortedRuns::new(with_filter, MOST_RUNS));
+        }
+        Ok(())
     }
-}
-
-/// The prefixes that all of these filters have.
-fn common_prefixes(prefixes: &Prefixes, filters: &[Arc<SealedFilter>]) -> PrefixSet {
-    let each = filters
-        .iter()
-        .map(|filter| prefixes.among(&filter.prefixes));
-    each.fold(prefixes.all(), PrefixSet::and)
 }

@@ -14,9 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::memory_lsm::{Scan, Store, Stored};
-use crate::front::cf_filter::CfFilter;
 use crate::front::options::{FilterSize, FrontOptions};
-use crate::front::segment_filters::SegmentFilters;
 use crate::math::{Bits, Items};
 use crate::prefix::{Prefix, Prefixes};
 use crate::segment::SealedFilter;
@@ -109,8 +107,8 @@ fn rules_out(store: &Store) -> bool {
     absent.filter(|&n| store.rules_out(&key(n))).count() > 900
 }
 
-fn checks_segment_filters(store: &Store) -> bool {
-    store.cf_filter().view().segment_filters.is_some()
+fn prefetches_all(store: &Store) -> bool {
+    store.cf_filter().prefetches(&sealed(store))
 }
 
 #[track_caller]
@@ -119,23 +117,14 @@ fn assert_no_key_is_denied(store: &Store, numbers: std::ops::Range<u32>) {
     assert_eq!(numbers.filter(denied).count(), 0);
 }
 
-/// Whether all segments have filters, which lookups use, and no key is in a memtable's.
+/// Whether all segments have filters, which lookups prefetch.
 fn is_settled(store: &Store) -> bool {
-    let memtable = store.cf_filter().memtables().current();
-    let view = store.cf_filter().view();
-    sealed(store).len() == store.segments().len()
-        && view
-            .segment_filters
-            .is_some_and(|filters| filters.generations() == 1)
-        && memtable.memtable_filters().items() == Items::new(0)
+    sealed(store).len() == store.segments().len() && prefetches_all(store)
 }
 
 /// A budget for this much of summary and segment filters, of a settled store.
 fn budget_for(store: &Store, filters: u64) -> Option<Bits> {
-    let cf_filters = &store.filters.cf_filters;
-    let summary = cf_filters.size_of_summaries(None).get();
-    let memtable = cf_filters.size_without(None).get() - summary;
-    Some(Bits::new(filters + memtable) + cf_filters.overhead())
+    Some(Bits::new(filters) + store.filters.cf_filters.overhead())
 }
 
 // ------------------------------------------------------------------ wakes
@@ -157,7 +146,7 @@ fn filters_over_a_lowered_budget_are_freed_and_come_back_when_it_is_raised() {
     assert_no_key_is_denied(&store, 0..6_000);
     store.filters.set_memory_budget(None);
     by_itself("all have filters again", || {
-        sealed(&store).len() == 6 && checks_segment_filters(&store)
+        sealed(&store).len() == 6 && prefetches_all(&store)
     });
     assert_no_key_is_denied(&store, 0..6_000);
 }
@@ -207,7 +196,7 @@ fn segment_filters_come_when_a_consolidation_drops_the_summary() {
     };
     let store = Store::open_without_thread(Stored::new(), &options(None));
     let first = store.cf_filter().view().summary.size();
-    let budget = budget_for(&store, first.get() + (1 << 12));
+    let budget = budget_for(&store, first.get() + (1 << 14));
     let store = Store::open_without_thread(Stored::new(), &options(budget));
     store.look();
     write_segments(&store, 24);
@@ -400,7 +389,7 @@ fn ingested_segments_are_covered() {
     write(&store, 0..1_000);
     store.ingest(&entries(5_000..5_100));
     by_itself("it is covered", || {
-        store.is_complete() && sealed(&store).len() == 1 && checks_segment_filters(&store)
+        store.is_complete() && sealed(&store).len() == 1 && prefetches_all(&store)
     });
     assert_no_key_is_denied(&store, 5_000..5_100);
 }
@@ -434,7 +423,7 @@ fn segments_of_an_earlier_run_are_covered() {
         }
         let store = Store::open(stored, &roomy());
         by_itself("they are covered, and have filters", || {
-            store.is_complete() && sealed(&store).len() == 3 && checks_segment_filters(&store)
+            store.is_complete() && sealed(&store).len() == 3 && prefetches_all(&store)
         });
         assert!(rules_out(&store));
         assert_no_key_is_denied(&store, 0..3_000);
@@ -672,25 +661,11 @@ fn summary_that_was_replaced_is_freed() {
 }
 
 #[test]
-fn filters_of_a_flushed_memtable_are_freed() {
-    let store = open(&roomy());
-    write(&store, 0..1_000);
-    let set = store.memtable().unwrap();
-    let memtable_filter = Arc::downgrade(set.memtable_filters());
-    let set = Arc::downgrade(&{ set });
-    store.flush();
-    by_itself("they are freed", || {
-        set.strong_count() == 0 && memtable_filter.strong_count() == 0
-    });
-    assert_no_key_is_denied(&store, 0..1_000);
-}
-
-#[test]
 fn filters_of_segments_that_are_gone_are_freed() {
     let store = open(&roomy());
     write_segments(&store, 4);
     by_itself("all have filters", || {
-        sealed(&store).len() == 4 && checks_segment_filters(&store)
+        sealed(&store).len() == 4 && prefetches_all(&store)
     });
     let segments = store.segments().into_iter();
     let segments = segments.filter_map(|id| store.filters.registry.get(id));
@@ -708,51 +683,26 @@ fn filters_of_segments_that_are_gone_are_freed() {
     assert_no_key_is_denied(&store, 0..4_000);
 }
 
-/// A family besides the store's own one, whose memtable has keys. Returns the memtable's filters.
-fn second_family(store: &Store) -> (Arc<CfFilter>, Arc<crate::front::memtables::FilterSet>) {
-    let cf_filter = store
-        .filters
-        .opening()
-        .cf_filter("second", &roomy(), Bits::new(0));
+/// The engine holds the filters of a dropped family until the last handle of it is gone, and its
+/// memtables go on feeding them. The summary filter was freed at the close only.
+#[test]
+fn summary_of_a_dropped_family_is_freed_while_the_engine_holds_it() {
+    let store = open(&roomy());
+    let opening = store.filters.opening();
+    let cf_filter = opening.cf_filter("second", &roomy(), Bits::new(0));
     cf_filter.key_space().memtable_created(1);
     store.filters.insert(1, Arc::clone(&cf_filter));
     store.filters.wakeup.notify();
-    let memtable = cf_filter.memtables().bind();
-    let hash = memtable.prepare(b"key");
-    memtable.insert(hash, b"key");
-    (cf_filter, memtable)
-}
-
-/// The engine frees the memtables of a dropped family when the last handle of it is gone. Nobody
-/// freed their filters then, among them the summary filter, until the close.
-#[test]
-fn filters_of_a_dropped_family_are_freed_while_the_engine_holds_it() {
-    for is_memtable_first in [true, false] {
-        let store = open(&roomy());
-        let (cf_filter, memtable) = second_family(&store);
-        by_itself("it is known", || cf_filter.is_complete());
-        let summary = Arc::downgrade(&cf_filter.view().summary);
-        let set = Arc::downgrade(&memtable);
-        let release = |memtable: Arc<crate::front::memtables::FilterSet>| {
-            memtable.seal();
-            memtable.release();
-        };
-        if is_memtable_first {
-            release(memtable);
-            store.filters.cf_filters.withdraw_view(&cf_filter);
-        } else {
-            store.filters.cf_filters.withdraw_view(&cf_filter);
-            thread::sleep(PAUSE);
-            release(memtable);
-        }
-        by_itself("its filters are freed", || {
-            summary.strong_count() == 0 && set.strong_count() == 0
-        });
-        let cf_filter = Arc::downgrade(&{ cf_filter });
-        by_itself("nobody but the engine held it", || {
-            cf_filter.strong_count() == 0
-        });
-    }
+    by_itself("it is known", || cf_filter.is_complete());
+    cf_filter.intake().add(b"key");
+    let summary = Arc::downgrade(&cf_filter.view().summary);
+    store.filters.cf_filters.withdraw_view(&cf_filter);
+    assert_eq!(summary.strong_count(), 0);
+    cf_filter.intake().add(b"another key");
+    let cf_filter = Arc::downgrade(&{ cf_filter });
+    by_itself("nobody but the engine held it", || {
+        cf_filter.strong_count() == 0
+    });
 }
 
 #[test]
@@ -761,25 +711,18 @@ fn closed_store_holds_no_filter() {
     write_segments(&store, 2);
     write(&store, 5_000..5_100);
     by_itself("all have filters", || {
-        sealed(&store).len() == 2 && checks_segment_filters(&store)
+        sealed(&store).len() == 2 && prefetches_all(&store)
     });
     let cf_filter = Arc::downgrade(store.cf_filter());
     let summary = Arc::downgrade(&store.cf_filter().view().summary);
     let tables = downgraded(&sealed(&store));
-    let memtable = Arc::downgrade(&store.memtable().unwrap());
-    let view = store.cf_filter().view();
-    let memtable_filters = view.segment_filters.iter();
-    let memtable_filters = memtable_filters.flat_map(SegmentFilters::memtable_filters);
-    let memtable_filters: Vec<_> = memtable_filters.map(Arc::downgrade).collect();
-    drop(view);
     let registry = Arc::downgrade(&store.filters.registry);
     drop(store.close());
-    assert_eq!(held(&tables) + held(&memtable_filters), 0);
+    assert_eq!(held(&tables), 0);
     let others = [
         summary.strong_count(),
-        memtable.strong_count(),
         cf_filter.strong_count(),
         registry.strong_count(),
     ];
-    assert_eq!(others, [0; 4]);
+    assert_eq!(others, [0; 3]);
 }

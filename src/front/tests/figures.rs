@@ -195,7 +195,6 @@ fn health_says_of_each_figure_its_own_value() {
         predicted_rate: summary.predicted_rate(),
         uncovered: None,
         without_id: 0,
-        checks_segment_filters: false,
         prefixes: vec![
             PrefixHealth {
                 id: Prefix::fixed(2).id().clone(),

@@ -1,8 +1,8 @@
 //! A small LSM store in memory, with a memtable, segments in one level, and the filters in front.
 //!
-//! It keeps the rules of [`Engine`]: a key is in the filters of its memtable before it is visible,
-//! a segment's filter is sealed before the segment is listed, and external writes are announced.
-//! A test may let its reads fail, and counts what it is asked.
+//! It keeps the rules of [`Engine`]: a key is in the filters before it is visible, a segment's filter
+//! is sealed before the segment is listed, and external writes are announced. A test may let its reads
+//! fail, counts what it is asked, and may act at each step of a consolidation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -19,7 +19,6 @@ use crate::front::cf_filters::CfFilters;
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
 use crate::front::filters::Filters;
 use crate::front::key_range::KeyRange;
-use crate::front::memtables::FilterSet;
 use crate::front::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::front::options::FrontOptions;
 use crate::front::segment_filter_build::TableOrigin;
@@ -53,6 +52,26 @@ pub(super) enum Scan {
     FindsItReplaced,
 }
 
+/// A step of a consolidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Writes feed both filters, and no insertion is left that feeds the old one alone.
+    BeforeMemtables,
+    AfterMemtables,
+    /// The segments are listed next, in an epoch that was noted.
+    Listing,
+    Listed,
+    /// A segment was read.
+    AfterSegment,
+    /// A segment is gone that was listed.
+    SegmentGone,
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// Is told each step, and says whether it succeeds.
+type Watcher = Box<dyn FnMut(Step) -> bool + Send>;
+
 #[derive(Clone)]
 struct Segment {
     path: String,
@@ -62,7 +81,9 @@ struct Segment {
 
 #[derive(Default)]
 struct Tables {
-    memtable: Option<(Arc<FilterSet>, Entries)>,
+    memtable: Entries,
+    /// Sealed memtables that are not flushed yet, newest first.
+    sealed: Vec<Entries>,
     /// Newest first.
     segments: Vec<Segment>,
     under_construction: Option<Segment>,
@@ -78,14 +99,16 @@ struct Lsm {
     after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What the next reads of segments do; then they are whole.
     next_scans: Mutex<VecDeque<Scan>>,
-    /// Called once, after the next read of a segment.
-    after_scan: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// A segment that no read can read.
     unreadable: Mutex<Option<SegmentId>>,
+    /// What a test does at a step of the next consolidation.
+    acts: Mutex<Vec<(Step, Act)>>,
+    watcher: Mutex<Option<Watcher>>,
+    /// Whether the next read of the memtables fails.
+    memtables_fail: Mutex<bool>,
     scans: AtomicU64,
     listings: AtomicU64,
     is_building: AtomicBool,
-    is_memtable_small: AtomicBool,
 }
 
 /// An open store.
@@ -183,12 +206,13 @@ impl Store {
             }),
             after_audit: Mutex::default(),
             next_scans: Mutex::default(),
-            after_scan: Mutex::default(),
             unreadable: Mutex::default(),
+            acts: Mutex::default(),
+            watcher: Mutex::default(),
+            memtables_fail: Mutex::default(),
             scans: AtomicU64::new(0),
             listings: AtomicU64::new(0),
             is_building: AtomicBool::new(false),
-            is_memtable_small: AtomicBool::new(false),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
         let filters = Filters::of_one_key_space(engine, (opening, &cf_filter), options.clone());
@@ -247,9 +271,29 @@ impl Store {
         *unpoisoned(self.lsm.unreadable.lock()) = Some(id);
     }
 
-    /// Calls each memtable small from here on: less than half full.
-    pub(super) fn set_memtables_small(&self) {
-        self.lsm.is_memtable_small.store(true, Ordering::Release);
+    /// Lets `act` happen at the next such step.
+    pub(super) fn at(&self, step: Step, act: impl FnOnce() + Send + 'static) {
+        unpoisoned(self.lsm.acts.lock()).push((step, Box::new(act)));
+    }
+
+    /// Calls `watcher` at each step of maintenance from here on, and lets one fail where it says so.
+    pub(super) fn watch(&self, watcher: Option<Watcher>) {
+        *unpoisoned(self.lsm.watcher.lock()) = watcher;
+    }
+
+    /// Lets the next read of the memtables fail at its end.
+    pub(super) fn let_memtables_fail(&self) {
+        *unpoisoned(self.lsm.memtables_fail.lock()) = true;
+    }
+
+    /// What acts on the store while it is consolidated.
+    pub(super) fn other_thread(&self) -> OtherThread {
+        OtherThread(Arc::clone(&self.lsm))
+    }
+
+    /// The memtable takes no more keys, and is flushed later.
+    pub(super) fn seal_memtable(&self) {
+        self.lsm.seal_memtable();
     }
 
     /// The ids of the segments, newest first.
@@ -258,19 +302,13 @@ impl Store {
         tables.segments.iter().map(|segment| segment.id).collect()
     }
 
-    /// The memtable's filters, if it has keys. A reader may hold the memtable after its flush.
-    pub(super) fn memtable(&self) -> Option<Arc<FilterSet>> {
-        let tables = self.lsm.tables();
-        tables.memtable.as_ref().map(|(set, _)| Arc::clone(set))
-    }
-
     /// A flush that is not over: its segment is built, and not yet installed. Nothing may be written
     /// until it is. Returns its id.
     pub(super) fn begin_flush(&self) -> SegmentId {
         self.lsm.is_building.store(true, Ordering::Release);
         let mut tables = self.lsm.tables();
-        let (_, entries) = tables.memtable.as_ref().unwrap();
-        let entries = entries.clone();
+        assert!(!tables.memtable.is_empty());
+        let entries = tables.memtable.clone();
         let segment = self.lsm.built(&mut tables, entries, TableOrigin::Memtables);
         let id = segment.id;
         tables.under_construction = Some(segment);
@@ -367,12 +405,22 @@ impl Store {
     pub(super) fn ingest_after_next_scan(&self, entries: Vec<(Vec<u8>, Vec<u8>)>) {
         let (lsm, cf_filters) = (Arc::clone(&self.lsm), Arc::clone(&self.filters.cf_filters));
         let ingest = move || lsm.ingest(&cf_filters, &entries);
-        *unpoisoned(self.lsm.after_scan.lock()) = Some(Box::new(ingest));
+        self.at(Step::AfterSegment, ingest);
     }
 
     /// Rebuilds the summary filter; false if that failed.
     pub(super) fn consolidate(&self) -> bool {
-        self.filters.consolidate().is_ok()
+        self.consolidation_failure().is_none()
+    }
+
+    /// Rebuilds the summary filter; why that failed, if it did.
+    pub(super) fn consolidation_failure(&self) -> Option<String> {
+        let done = self.filters.consolidate();
+        done.err().map(|error| error.to_string())
+    }
+
+    pub(super) fn has_memtable(&self) -> bool {
+        !self.lsm.tables().memtable.is_empty()
     }
 
     /// Waits until maintenance has gone through all segments.
@@ -394,13 +442,13 @@ impl Store {
     /// What a power cut leaves, and the entries of the log, which is replayed into a new memtable.
     pub(super) fn crash(self, seed: u64) -> (Stored, Entries) {
         let disk = self.disk.after_power_cut(seed).next().unwrap();
-        let memtable = self.lsm.tables().memtable.take();
-        let log = memtable.map(|(_, entries)| entries);
+        let memtables = self.lsm.tables().take_memtables();
+        let log = memtables.into_iter().flatten().collect::<Entries>();
         let stored = Stored {
             disk,
             ..self.stored()
         };
-        (stored, log.unwrap_or_default())
+        (stored, log)
     }
 
     fn stored(self) -> Stored {
@@ -420,7 +468,104 @@ impl Drop for Store {
     }
 }
 
+/// See [`Store::other_thread`].
+pub(super) struct OtherThread(Arc<Lsm>);
+
+impl OtherThread {
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) {
+        self.0.write(key, Some(value.to_owned()));
+    }
+
+    /// A write whose key the filters have already.
+    pub(super) fn write_past_filters(&self, key: &[u8], value: &[u8]) {
+        let mut tables = self.0.tables();
+        tables
+            .memtable
+            .insert(key.to_owned(), Some(value.to_owned()));
+    }
+
+    pub(super) fn flush(&self) {
+        self.0.flush_memtable(TableOrigin::Memtables);
+    }
+
+    pub(super) fn compact(&self) {
+        self.0.compact();
+    }
+
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.0.get(key).is_some()
+    }
+
+    pub(super) fn cf_filter(&self) -> &Arc<CfFilter> {
+        &self.0.cf_filter
+    }
+
+    pub(super) fn seal_memtable(&self) {
+        self.0.seal_memtable();
+    }
+
+    /// Builds the segment of the sealed memtable before which so many older ones are.
+    pub(super) fn build(&self, older: usize) {
+        self.0.is_building.store(true, Ordering::Release);
+        let mut tables = self.0.tables();
+        let entries = tables.sealed.iter().rev().nth(older).unwrap().clone();
+        let segment = self.0.built(&mut tables, entries, TableOrigin::Memtables);
+        tables.under_construction = Some(segment);
+    }
+
+    /// The segment of [`OtherThread::build`] becomes live; its memtable stays.
+    pub(super) fn install(&self) {
+        let mut tables = self.0.tables();
+        let segment = tables.under_construction.take().unwrap();
+        tables.segments.insert(0, segment);
+        self.0.is_building.store(false, Ordering::Release);
+    }
+
+    /// The sealed memtable before which so many older ones are goes.
+    pub(super) fn forget(&self, older: usize) {
+        let sealed = &mut self.0.tables().sealed;
+        sealed.remove(sealed.len() - 1 - older);
+    }
+
+    /// Merges the two oldest segments.
+    pub(super) fn compact_two(&self) {
+        let mut tables = self.0.tables();
+        let at = tables.segments.len() - 2;
+        let merged = tables.segments.split_off(at).into_iter();
+        let merged = merged.flat_map(|segment| (*segment.entries).clone());
+        let segment = self
+            .0
+            .built(&mut tables, merged.collect(), TableOrigin::Tables);
+        tables.segments.insert(0, segment);
+    }
+
+    /// Adds a segment of this key alone. External writes are announced already.
+    pub(super) fn ingest_announced(&self, key: &[u8]) {
+        self.0
+            .ingest_announced(&[(key.to_owned(), b"value".to_vec())]);
+    }
+}
+
 impl Lsm {
+    /// False if the step is to fail.
+    fn act(&self, step: Step) -> bool {
+        let mut acts = unpoisoned(self.acts.lock());
+        let at = acts.iter().position(|(at, _)| *at == step);
+        let act = at.map(|at| acts.remove(at));
+        drop(acts);
+        if let Some((_, act)) = act {
+            act();
+        }
+        let mut watcher = unpoisoned(self.watcher.lock());
+        watcher.as_mut().is_none_or(|watcher| watcher(step))
+    }
+
+    fn seal_memtable(&self) {
+        let mut tables = self.tables();
+        let entries = std::mem::take(&mut tables.memtable);
+        tables.sealed.insert(0, entries);
+    }
+
     fn tables(&self) -> std::sync::MutexGuard<'_, Tables> {
         unpoisoned(self.tables.lock())
     }
@@ -431,14 +576,14 @@ impl Lsm {
 
     fn write_to(&self, tables: &mut Tables, key: &[u8], value: Option<Vec<u8>>) {
         tables.sequence += 1;
-        let bind = || (self.cf_filter.memtables().bind(), Entries::new());
-        let (filters, entries) = tables.memtable.get_or_insert_with(bind);
         // As in RocksDB, tombstones are in no summary filter.
-        if value.is_some() {
-            let hash = filters.prepare(key);
-            filters.insert(hash, key);
+        let insertion = value
+            .is_some()
+            .then(|| self.cf_filter.intake().prepare(key));
+        tables.memtable.insert(key.to_owned(), value);
+        if let Some(insertion) = insertion {
+            self.cf_filter.intake().insert(insertion, key);
         }
-        entries.insert(key.to_owned(), value);
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -447,6 +592,10 @@ impl Lsm {
 
     fn ingest(&self, cf_filters: &CfFilters, entries: &[(Vec<u8>, Vec<u8>)]) {
         let _announced = cf_filters.begin_external_writes(Some(ONE_KEY_SPACE_ID));
+        self.ingest_announced(entries);
+    }
+
+    fn ingest_announced(&self, entries: &[(Vec<u8>, Vec<u8>)]) {
         let entries = entries.iter().cloned();
         let entries = entries.map(|(key, value)| (key, Some(value))).collect();
         let mut tables = self.tables();
@@ -456,15 +605,13 @@ impl Lsm {
 
     fn flush_memtable(&self, origin: TableOrigin) {
         let mut tables = self.tables();
-        if let Some((filters, entries)) = tables.memtable.take() {
+        for entries in tables.take_memtables() {
             let segment = match tables.under_construction.take() {
                 Some(segment) => segment,
                 None => self.built(&mut tables, entries, origin),
             };
             self.is_building.store(false, Ordering::Release);
             tables.segments.insert(0, segment);
-            filters.seal();
-            filters.release();
         }
     }
 
@@ -496,10 +643,19 @@ impl Lsm {
 
 impl Tables {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let memtable = self.memtable.iter().map(|(_, entries)| entries);
+        let memtables = std::iter::once(&self.memtable).chain(&self.sealed);
         let segments = self.segments.iter().map(|segment| &*segment.entries);
-        let newest = memtable.chain(segments).find_map(|table| table.get(key));
+        let newest = memtables.chain(segments).find_map(|table| table.get(key));
         newest.cloned().flatten()
+    }
+
+    /// All memtables with keys, the oldest first.
+    fn take_memtables(&mut self) -> Vec<Entries> {
+        let mut memtables = std::mem::take(&mut self.sealed);
+        memtables.reverse();
+        memtables.push(std::mem::take(&mut self.memtable));
+        memtables.retain(|entries| !entries.is_empty());
+        memtables
     }
 
     fn segment(&mut self, id: SegmentId, entries: Entries) -> Segment {
@@ -515,6 +671,10 @@ impl Tables {
 impl Engine for Lsm {
     fn segments(&self, _: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
         self.listings.fetch_add(1, Ordering::Relaxed);
+        let failed = || Err(EngineError::Failed("it cannot be listed".to_owned()));
+        if !self.act(Step::Listing) {
+            return failed();
+        }
         let live = |segment: &Segment| {
             let mut keys = segment.entries.keys();
             let first = keys.next();
@@ -533,7 +693,11 @@ impl Engine for Lsm {
                     .map(|(first, last)| KeyRange::new(first, last)),
             }
         };
-        Ok(self.tables().segments.iter().map(live).collect())
+        let live = self.tables().segments.iter().map(live).collect();
+        match self.act(Step::Listed) {
+            true => Ok(live),
+            false => failed(),
+        }
     }
 
     fn raw_keys(
@@ -548,7 +712,11 @@ impl Engine for Lsm {
         let live = &mut tables.segments;
         let found = live.iter().position(|own| own.path == segment.path);
         let gone = || EngineError::Failed("it was compacted away".to_owned());
-        let at = found.ok_or_else(gone)?;
+        let Some(at) = found else {
+            drop(tables);
+            self.act(Step::SegmentGone);
+            return Err(gone());
+        };
         if *unpoisoned(self.unreadable.lock()) == Some(live[at].id) {
             return Err(EngineError::Failed("a damaged segment".to_owned()));
         }
@@ -566,10 +734,7 @@ impl Engine for Lsm {
         drop(tables);
         let mut some = entries.iter().take(most);
         some.all(|(key, value)| each(key, value.is_none()));
-        let act = unpoisoned(self.after_scan.lock()).take();
-        if let Some(act) = act {
-            act();
-        }
+        self.act(Step::AfterSegment);
         match scan {
             Some(Scan::FailsAfter(_)) => Err(EngineError::Failed("a read error".to_owned())),
             Some(Scan::PanicsAfter(_)) => panic!("a read that panics, for a test"),
@@ -579,17 +744,28 @@ impl Engine for Lsm {
 
     fn entries_in_memtables(&self, _: &KeySpace) -> Result<u64, EngineError> {
         let tables = self.tables();
-        let memtable = tables.memtable.as_ref();
-        Ok(memtable.map_or(0, |(_, entries)| entries.len() as u64))
+        let memtables = std::iter::once(&tables.memtable).chain(&tables.sealed);
+        Ok(memtables.map(|entries| entries.len() as u64).sum())
     }
 
-    fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
-        self.flush_memtable(TableOrigin::Memtables);
-        Ok(())
-    }
-
-    fn is_memtable_half_full(&self, _: &KeySpace) -> bool {
-        !self.is_memtable_small.load(Ordering::Acquire)
+    fn memtable_keys(
+        &self,
+        _: &KeySpace,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError> {
+        let mut fails = !self.act(Step::BeforeMemtables);
+        let tables = self.tables();
+        let memtables = std::iter::once(&tables.memtable).chain(&tables.sealed);
+        let memtables: Vec<_> = memtables.cloned().collect();
+        drop(tables);
+        let mut entries = memtables.iter().flatten();
+        entries.all(|(key, value)| each(key, value.is_none()));
+        fails |= !self.act(Step::AfterMemtables);
+        fails |= std::mem::take(&mut *unpoisoned(self.memtables_fail.lock()));
+        match fails {
+            true => Err(EngineError::Failed("a memtable cannot be read".to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn is_idle(&self) -> bool {

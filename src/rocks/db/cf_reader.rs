@@ -53,9 +53,9 @@ impl CfReader {
         &self.handle
     }
 
-    /// Flushes the memtables to an SST; waits for no compaction.
-    pub(crate) fn flush_at_once(&self) -> Result<(), String> {
-        hooks::flush(&self.handle)
+    /// Begins to flush the memtables; waits for nothing.
+    pub(crate) fn begin_flush(&self) -> Result<(), String> {
+        hooks::begin_flush(&self.handle)
     }
 
     /// False only if the filters deny the key; never audited.

@@ -37,17 +37,6 @@ impl<T: ThreadMode> SieveDb<T> {
         hooks::write(&self.engine, &self.handle, batch.borrow(), options)
     }
 
-    /// Stops the engine's flushes and compactions for good, as before closing; waits for them if
-    /// `wait` is set. Maintenance does not flush meanwhile.
-    pub fn cancel_all_background_work(&self, wait: bool) {
-        fault!(
-            CancelBesideMaintenance,
-            return self.engine.cancel_all_background_work(wait)
-        );
-        let _alone = self.cf_filters().flush_beside_maintenance_guard();
-        self.engine.cancel_all_background_work(wait);
-    }
-
     /// Runs `use_engine` while no key of any column family is answered absent; nor is one until
     /// maintenance has listed the SSTs afterwards. For what goes past the handle, as C++ code on
     /// the engine itself, and may bring keys past the memtables. Do not call it every second.
@@ -93,60 +82,5 @@ impl SieveDb {
             Some(cf_filter) => cf.behind(cf_filter),
             None => cf,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use rocksdb::checkpoint::Checkpoint;
-    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options};
-
-    use super::*;
-    use crate::rocks::SieveOptions;
-    use crate::rocks::tests::blocked_flush::BlockedFlush;
-
-    /// Maintenance does not flush while one of these calls runs.
-    #[test]
-    fn calls_that_flush_several_families_are_announced_while_they_last() {
-        let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        let held = BlockedFlush::flushes_of(&mut options);
-        let path = home.path().join("db");
-        let db = SieveDb::open(&options, &SieveOptions::default(), path).unwrap();
-        let held = held;
-        let flush = || {
-            let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-            db.flush_cfs_opt(&[&cf], &FlushOptions::default())
-        };
-        let checkpoint = || Checkpoint::new(&*db)?.create_checkpoint(home.path().join("copy"));
-        // It flushes what is in no log; no flush runs after it.
-        let cancel = || {
-            db.cancel_all_background_work(true);
-            Ok(())
-        };
-        let mut unlogged = WriteOptions::default();
-        unlogged.disable_wal(true);
-        db.put_opt("key", "in no log", &unlogged).unwrap();
-        let requests: [(_, &(dyn Fn() -> Result<(), Error> + Sync)); 3] = [
-            ("flush_cfs_opt", &flush),
-            ("checkpoint", &checkpoint),
-            ("cancel_all_background_work", &cancel),
-        ];
-        for (name, call) in requests {
-            BlockedFlush::write(&db);
-            let announced = thread::scope(|scope| {
-                let calling = scope.spawn(call);
-                held.wait();
-                let announced = db.cf_filters().is_engine_flushing();
-                held.release_flush();
-                calling.join().unwrap().unwrap();
-                announced
-            });
-            assert!(announced, "{name}");
-            assert!(!db.cf_filters().is_engine_flushing(), "{name} is over");
-        }
     }
 }

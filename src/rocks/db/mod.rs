@@ -23,7 +23,6 @@ use rocksdb::{
     AsColumnFamilyRef, DBWithThreadMode, MultiThreaded, SnapshotWithThreadMode, ThreadMode,
 };
 
-use crate::fault::fault;
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
@@ -170,12 +169,12 @@ impl<T: ThreadMode> SieveDb<T> {
 
     /// Rebuilds the summary filter of each column family at the right size, and the segment filters
     /// that have another rate. Blocks until done, however long it takes to read all keys. Reads and
-    /// writes continue; memtables are flushed. If the memory budget has no room for a summary
+    /// writes continue, and nothing is flushed. If the memory budget has no room for a summary
     /// filter of that size, the old one stays.
     ///
     /// # Errors
-    /// If it could not be finished, for example because a flush would wait for compactions that do
-    /// not end. The filters stay as they were and remain correct; maintenance tries again later.
+    /// If it could not be finished, for example because an SST cannot be read. The filters stay as
+    /// they were and remain correct; maintenance tries again later.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
         self.sieve.filters.consolidate()
     }
@@ -230,10 +229,6 @@ impl SieveDb {
 
 impl<T: ThreadMode> Drop for SieveDb<T> {
     fn drop(&mut self) {
-        fault!(
-            ClosesBesideMaintenance,
-            self.engine.cancel_all_background_work(false)
-        );
         // Closing the handle does this too. But somebody may hold the engine longer.
         self.sieve.stop();
     }
@@ -250,43 +245,5 @@ impl<T: ThreadMode> std::fmt::Debug for SieveDb<T> {
         f.debug_struct("SieveDb")
             .field("path", &self.path())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use rocksdb::{DB, Options};
-
-    use super::*;
-    use crate::front::wakeup::LONG;
-    use crate::rocks::SieveOptions;
-    use crate::rocks::tests::blocked_flush::BlockedFlush;
-
-    /// Closing the engine lets a flush of maintenance fail; with `atomic_flush` the engine's own
-    /// flush would run beside it.
-    #[test]
-    fn engine_does_not_close_while_maintenance_flushes() {
-        let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        let held = BlockedFlush::flushes_of(&mut options);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        let held = held;
-        assert!(db.wait_until_complete(LONG));
-        BlockedFlush::write(&db);
-        db.set_filter_size(FilterSize::ONE_PERCENT);
-        held.wait();
-        thread::scope(|scope| {
-            let closing = scope.spawn(|| drop(db));
-            // Time for what must not happen meanwhile.
-            thread::sleep(Duration::from_millis(200));
-            held.release_flush();
-            closing.join().unwrap();
-        });
-        let tables = DB::open_for_read_only(&options, home.path(), false);
-        let tables = tables.unwrap().live_files().unwrap();
-        assert_eq!(tables.len(), 1, "the flush came to its end");
     }
 }

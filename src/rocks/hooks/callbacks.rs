@@ -15,7 +15,7 @@ use crate::format::PrefixId;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filter::prefix_lookup::Span;
-use crate::front::memtables::FilterSet;
+use crate::front::intake::Insertion;
 use crate::front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 use crate::hash::KeyHash;
 use crate::rocks::hooks::listener::Listener;
@@ -29,16 +29,24 @@ mod silent;
 #[cfg(test)]
 pub(crate) use self::silent::SILENT;
 
+/// The layout of `lsm_sieve_insertion` in `shim.h`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct RawInsertion {
+    hash: u64,
+    /// [`NO_SIDE`] if it has none.
+    side: u64,
+}
+
+const NO_SIDE: u64 = u64::MAX;
+
 /// The layout of `lsm_sieve_hooks` in `shim.h`.
 #[repr(C)]
 pub(crate) struct Hooks {
     column_release: extern "C" fn(*mut c_void),
     memtable_created: extern "C" fn(*mut c_void, u32),
-    memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
-    memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> u64,
-    memtable_insert: extern "C" fn(*mut c_void, u64, *const u8, usize),
-    memtable_sealed: extern "C" fn(*mut c_void),
-    memtable_release: extern "C" fn(*mut c_void),
+    memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> RawInsertion,
+    memtable_insert: extern "C" fn(*mut c_void, RawInsertion, *const u8, usize),
     table_begin: extern "C" fn(*mut c_void, u8) -> *mut c_void,
     table_add: extern "C" fn(*mut c_void, *const u8, usize),
     table_add_with_prefix: extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize) -> bool,
@@ -78,7 +86,6 @@ pub(crate) struct Hooks {
         extern "C" fn(*mut c_void, u32, u64, u8, *const u8, usize, *const u8, usize) -> bool,
     sieve_extractor_changes: extern "C" fn(*mut c_void),
     sieve_external_writes: extern "C" fn(*mut c_void, u32, *mut c_void, Run),
-    sieve_flushing: extern "C" fn(*mut c_void, *mut c_void, Run),
     sieve_create_cfs: extern "C" fn(
         *mut c_void,
         usize,
@@ -114,11 +121,8 @@ struct RawSlice {
 pub(crate) static HOOKS: Hooks = Hooks {
     column_release,
     memtable_created,
-    memtable_bind,
     memtable_prepare,
     memtable_insert,
-    memtable_sealed,
-    memtable_release,
     table_begin,
     table_add,
     table_add_with_prefix,
@@ -142,7 +146,6 @@ pub(crate) static HOOKS: Hooks = Hooks {
     sieve_is_empty,
     sieve_extractor_changes,
     sieve_external_writes,
-    sieve_flushing,
     sieve_create_cfs,
     sieve_drop_cfs,
 };
@@ -199,55 +202,45 @@ extern "C" fn memtable_created(cf_filter: *mut c_void, cf: u32) {
     guarded((), || cf_filter.key_space().memtable_created(cf));
 }
 
-extern "C" fn memtable_bind(cf_filter: *mut c_void) -> *mut c_void {
+extern "C" fn memtable_prepare(
+    cf_filter: *mut c_void,
+    key: *const u8,
+    size: usize,
+) -> RawInsertion {
     // SAFETY: the shim holds a reference on `cf_filter`.
     let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    let target = guarded(None, || Some(cf_filter.memtables().bind()));
-    // Binding clones an `Arc` under a lock under which no code panics. If it fails all the same,
-    // the filters would miss the keys of this memtable, so they are disabled.
-    let target = target.unwrap_or_else(|| {
+    // SAFETY: the memtable entry outlives this call.
+    let key = unsafe { bytes(key, size) };
+    let insertion = guarded(None, || Some(cf_filter.intake().prepare(key)));
+    let insertion = insertion.unwrap_or_else(|| {
         guarded((), || cf_filter.disable());
-        cf_filter.memtables().current()
+        Insertion::from_parts(KeyHash::new(0), None)
     });
-    Arc::into_raw(target).cast_mut().cast()
-}
-
-extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize) -> u64 {
-    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
-    let target: &FilterSet = unsafe { shared(target) };
-    // SAFETY: the memtable entry outlives this call.
-    let key = unsafe { bytes(key, size) };
-    let hash = guarded(None, || Some(target.prepare(key)));
-    hash.unwrap_or_else(|| {
-        guarded((), || target.disable());
-        KeyHash::new(0)
-    })
-    .get()
-}
-
-extern "C" fn memtable_insert(target: *mut c_void, hash: u64, key: *const u8, size: usize) {
-    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
-    let target: &FilterSet = unsafe { shared(target) };
-    // SAFETY: the memtable entry outlives this call.
-    let key = unsafe { bytes(key, size) };
-    if !guarded(false, || {
-        target.insert(KeyHash::new(hash), key);
-        true
-    }) {
-        guarded((), || target.disable());
+    let (hash, side) = insertion.into_parts();
+    RawInsertion {
+        hash: hash.get(),
+        side: side.map_or(NO_SIDE, |side| side as u64),
     }
 }
 
-extern "C" fn memtable_sealed(target: *mut c_void) {
-    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
-    let target: &FilterSet = unsafe { shared(target) };
-    guarded((), || target.seal());
-}
-
-extern "C" fn memtable_release(target: *mut c_void) {
-    // SAFETY: the memtable releases the reference from `memtable_bind`.
-    let owned = unsafe { Arc::from_raw(target.cast::<FilterSet>().cast_const()) };
-    guarded((), || owned.release());
+extern "C" fn memtable_insert(
+    cf_filter: *mut c_void,
+    insertion: RawInsertion,
+    key: *const u8,
+    size: usize,
+) {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    // SAFETY: the memtable entry outlives this call.
+    let key = unsafe { bytes(key, size) };
+    let side = (insertion.side != NO_SIDE).then_some(insertion.side as usize);
+    let insertion = Insertion::from_parts(KeyHash::new(insertion.hash), side);
+    if !guarded(false, || {
+        cf_filter.intake().insert(insertion, key);
+        true
+    }) {
+        guarded((), || cf_filter.disable());
+    }
 }
 
 extern "C" fn table_begin(cf_filter: *mut c_void, origin: u8) -> *mut c_void {
@@ -619,12 +612,6 @@ extern "C" fn sieve_external_writes(sieve: *mut c_void, cf: u32, context: *mut c
     run_once(context, run, hook, give_up);
 }
 
-extern "C" fn sieve_flushing(sieve: *mut c_void, context: *mut c_void, run: Run) {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    run_once(context, run, |run| sieve.flushing(run), || {});
-}
-
 extern "C" fn sieve_create_cfs(
     sieve: *mut c_void,
     count: usize,
@@ -693,8 +680,6 @@ extern "C" fn sieve_drop_cfs(
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
-    use std::sync::Barrier;
-    use std::thread;
     use std::time::Duration;
 
     use librocksdb_sys as sys;
@@ -713,14 +698,9 @@ mod tests {
     thread_local! {
         /// How many hooks of this thread run before one panics.
         static DUE_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
-        /// A barrier at which the next hook of this thread waits for those of others.
-        static MEETING: Cell<Option<&'static Barrier>> = const { Cell::new(None) };
     }
 
     pub(super) fn begin_hook() {
-        if let Some(meeting) = MEETING.take() {
-            meeting.wait();
-        }
         let due = DUE_AFTER.get();
         DUE_AFTER.set(due.and_then(|hooks| hooks.checked_sub(1)));
         assert_ne!(due, Some(0), "a hook that fails, for a test");
@@ -773,7 +753,7 @@ mod tests {
             assert!(again.get("first").unwrap().is_some());
             assert!(again.verify(true).unwrap().lost.is_empty());
         }
-        assert!(panics >= 3, "bind, prepare and insert: {panics}");
+        assert_eq!(panics, 2, "prepare and insert");
     }
 
     /// Every read through the handle, of a key in an SST, one in a memtable, and one that is absent.
@@ -910,55 +890,6 @@ mod tests {
             sys::rocksdb_writeoptions_destroy(write);
             sys::rocksdb_readoptions_destroy(read);
         }
-    }
-
-    /// RocksDB marks a memtable immutable before it has created the log of the next one. If that
-    /// fails it continues with the same memtable.
-    #[test]
-    fn a_memtable_is_followed_until_its_keys_are_in_a_table() {
-        let home = tempfile::tempdir().unwrap();
-        let mut options = options();
-        options.set_write_buffer_size(64 << 10);
-        options.set_max_write_buffer_number(6);
-        options.set_min_write_buffer_number_to_merge(4);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        assert!(db.wait_until_complete(PATIENCE));
-        let cf_filter = db.shared_cf_filters().all().remove(0);
-        let immutable = || {
-            let number = db.property_int_value("rocksdb.num-immutable-mem-table");
-            number.unwrap().unwrap()
-        };
-        for i in 0_u32.. {
-            db.put(i.to_be_bytes(), [0; 1_000]).unwrap();
-            if immutable() == 2 {
-                break;
-            }
-        }
-        assert_eq!(cf_filter.memtables().open(), 3, "one active, two immutable");
-        db.flush().unwrap();
-        assert_eq!(cf_filter.memtables().open(), 0);
-    }
-
-    /// RocksDB lets writers into a new memtable concurrently, and each finds that nothing is bound.
-    #[test]
-    fn a_memtable_that_two_writers_bind_at_once_is_followed_once() {
-        static BOTH: Barrier = Barrier::new(2);
-        let home = tempfile::tempdir().unwrap();
-        let mut options = options();
-        options.set_unordered_write(true);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        let cf_filter = db.shared_cf_filters().all().remove(0);
-        let put = |key: &str| {
-            MEETING.set(Some(&BOTH));
-            db.put(key, "value").unwrap();
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| put("one"));
-            scope.spawn(|| put("two"));
-        });
-        assert_eq!(cf_filter.memtables().open(), 1);
-        db.flush().unwrap();
-        assert_eq!(cf_filter.memtables().open(), 0);
     }
 
     #[test]

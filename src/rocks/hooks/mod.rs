@@ -48,7 +48,7 @@ pub(crate) use self::extractor::extractor;
 pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;
 pub use self::raw_db::RawDb;
-pub(crate) use self::tables::{live_tables, raw_keys, tables_of_readers};
+pub(crate) use self::tables::{live_tables, memtable_keys, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{
     Locks, Optimism, error_of, exact_read, has_written, watch, write,
 };
@@ -61,7 +61,8 @@ use crate::rocks::hooks::listener::Listener;
 const _: &[Fault] = &[
     Fault::PrefixHintNotCaptured,
     Fault::BatchHintNotCaptured,
-    Fault::LostBindUnsealed,
+    Fault::ImmutableMemtablesUnread,
+    Fault::ConcurrentInsertionsHidden,
     Fault::PrefixBlockHasSegmentId,
     Fault::PrefixBlockNamesNoExtractor,
     Fault::ScanAnsweredWithoutPolicy,
@@ -84,7 +85,6 @@ const _: &[Fault] = &[
     Fault::TableOptionsCorrected,
     Fault::CfOptionsNotLoaded,
     Fault::ReadErrorIsEnd,
-    Fault::FlushWaitsForCompactions,
     Fault::FreedCfsKept,
     Fault::NoWakeAfterFlush,
     Fault::NoWakeAfterCompaction,
@@ -92,14 +92,11 @@ const _: &[Fault] = &[
     Fault::OwnWritesIgnored,
     Fault::AbsentKeyNotWatched,
     Fault::CatchUpUnannounced,
-    Fault::CfsFlushedBesideMaintenance,
-    Fault::CheckpointBesideMaintenance,
     Fault::DefaultHandleKept,
     Fault::EntityIsDeletion,
     Fault::RawEntityIsDeletion,
     Fault::CommitUnannounced,
     Fault::ManyIngestedUnannounced,
-    Fault::LiveFilesBesideMaintenance,
     Fault::ResultsNotCleared,
     Fault::WaitClosesEngine,
     Fault::AnyHandleTaken,
@@ -131,10 +128,8 @@ unsafe extern "C" {
     );
     fn lsm_sieve_is_listened_to(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_is_secondary(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
-    fn lsm_sieve_is_memtable_half_full(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
-    fn lsm_sieve_flush_would_wait(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_forget_freed_families(cf: *mut sys::rocksdb_column_family_handle_t) -> usize;
-    fn lsm_sieve_flush(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
+    fn lsm_sieve_begin_flush(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_refusal_of_reader(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
@@ -296,24 +291,11 @@ pub(crate) fn is_secondary(cf: &impl AsColumnFamilyRef) -> bool {
     unsafe { lsm_sieve_is_secondary(cf.inner()) }
 }
 
-/// Whether a flush would wait for compactions in order to slow no writer.
-pub(crate) fn flush_would_wait(cf: &impl AsColumnFamilyRef) -> bool {
+/// Begins to flush a column family's memtables, without waiting for a flush or a compaction. For an
+/// engine that writes.
+pub(crate) fn begin_flush(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
     // SAFETY: the handle is live while borrowed, and so is its engine.
-    unsafe { lsm_sieve_flush_would_wait(cf.inner()) }
-}
-
-/// Whether the active memtable takes at least half of the memory at which RocksDB flushes it.
-pub(crate) fn is_memtable_half_full(cf: &impl AsColumnFamilyRef) -> bool {
-    // SAFETY: the handle is live while borrowed, and so is its engine.
-    unsafe { lsm_sieve_is_memtable_half_full(cf.inner()) }
-}
-
-/// Flushes a column family's memtables to an SST, even if that slows writers; with `atomic_flush`
-/// those of all column families. Waits for the flush if one memtable suffices for a flush, but never
-/// for a compaction. For an engine that writes.
-pub(crate) fn flush(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
-    // SAFETY: the handle is live while borrowed, and so is its engine.
-    let error = unsafe { lsm_sieve_flush(cf.inner()) };
+    let error = unsafe { lsm_sieve_begin_flush(cf.inner()) };
     take_text(error).map_or(Ok(()), Err)
 }
 
@@ -388,16 +370,11 @@ fn take_text(text: *mut c_char) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::sync::mpsc;
-    use std::thread;
-    use std::time::Duration;
 
-    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
+    use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 
     use super::*;
     use crate::rocks::SieveDb;
-
-    const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_layout_in_which_one_value_lies_elsewhere_does_not_match() {
@@ -509,67 +486,5 @@ mod tests {
         let other = secondary.cf_handle(OTHER).unwrap();
         let value = secondary.get_cf(&other, "key").unwrap();
         assert_eq!(value.as_deref(), Some("of the second".as_bytes()));
-    }
-
-    /// Otherwise a crash of a database without a log would leave half of a batch.
-    #[test]
-    fn with_atomic_flush_all_families_are_flushed_together() {
-        let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.create_missing_column_families(true);
-        options.set_atomic_flush(true);
-        let names = [DEFAULT_COLUMN_FAMILY_NAME, "other"];
-        let engine = Engine::open_cf(&options, home.path(), names).unwrap();
-        let [default, other] = names.map(|name| engine.cf_handle(name).unwrap());
-        for cf in [&default, &other] {
-            engine.put_cf(cf, "key", "value").unwrap();
-        }
-        flush(&default).unwrap();
-        for cf in [&default, &other] {
-            let in_memory = "rocksdb.num-entries-active-mem-table";
-            assert_eq!(engine.property_int_value_cf(cf, in_memory), Ok(Some(0)));
-        }
-    }
-
-    /// A compaction may become due between the check for a waiting flush and the flush itself.
-    /// Maintenance, and a thread that closes the database, would wait for it.
-    #[test]
-    fn a_flush_waits_for_no_compaction() {
-        const TABLES: i32 = 2;
-        let home = tempfile::tempdir().unwrap();
-        let (release, held) = mpsc::channel::<()>();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.set_level_zero_file_num_compaction_trigger(TABLES);
-        options.set_level_zero_slowdown_writes_trigger(TABLES + 1);
-        options.set_compaction_filter("held", move |_, _, _| {
-            // Until the test ends, in whichever way.
-            _ = held.recv();
-            CompactionDecision::Keep
-        });
-        let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
-        let engine = Engine::open_cf_with_opts(&options, home.path(), cfs).unwrap();
-        let release = release;
-        let handle = || engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-        for _ in 0..TABLES {
-            engine.put(b"key", b"value").unwrap();
-            engine.flush().unwrap();
-        }
-        let overload = || {
-            for _ in 0..3 * TABLES {
-                engine.put(b"key", b"value").map_err(String::from)?;
-                flush(&handle())?;
-            }
-            Ok::<_, String>(flush_would_wait(&handle()))
-        };
-        let (done, flushed) = mpsc::channel();
-        let would_wait = thread::scope(|scope| {
-            scope.spawn(|| done.send(overload()));
-            let flushed = flushed.recv_timeout(PATIENCE);
-            drop(release);
-            flushed
-        });
-        assert_eq!(would_wait, Ok(Ok(true)));
     }
 }

@@ -226,12 +226,6 @@ impl Sieve {
         all.iter().for_each(|cf_filter| cf_filter.disable());
     }
 
-    /// Runs an operation that flushes several column families: maintenance does not flush beside it.
-    pub(super) fn flushing(&self, run: impl FnOnce()) {
-        let _alone = self.filters.cf_filters.flush_beside_maintenance_guard();
-        run();
-    }
-
     /// Creates column families with their own filters, unless a name is excluded. `create` returns
     /// the ids of those that RocksDB created.
     ///

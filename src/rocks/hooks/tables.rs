@@ -1,4 +1,4 @@
-//! The live SSTs as RocksDB describes them, and the raw keys of one.
+//! The live SSTs as RocksDB describes them, and the raw keys of one, and of the memtables.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -32,6 +32,11 @@ unsafe extern "C" {
         of_readers: bool,
         context: *mut c_void,
         each: extern "C" fn(*mut c_void, *const RawTable),
+    ) -> *mut c_char;
+    fn lsm_sieve_memtable_keys(
+        cf: *mut sys::rocksdb_column_family_handle_t,
+        context: *mut c_void,
+        each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
     ) -> *mut c_char;
     fn lsm_sieve_raw_keys(
         cf: *mut sys::rocksdb_column_family_handle_t,
@@ -79,6 +84,19 @@ pub(crate) fn raw_keys(
     take_text(error).map_or(Ok(()), Err)
 }
 
+/// Calls `each(key, is_deletion)` for every raw entry of a column family's memtables that are in no
+/// SST yet, until it returns false. Nobody waits for it.
+pub(crate) fn memtable_keys(
+    cf: &impl AsColumnFamilyRef,
+    mut each: &mut dyn FnMut(&[u8], bool) -> bool,
+) -> Result<(), String> {
+    let context = (&raw mut each).cast();
+    // SAFETY: the handle is live while borrowed, and so is its engine; `each_key` gets the visitor it
+    // expects, which nothing else touches during the call.
+    let error = unsafe { lsm_sieve_memtable_keys(cf.inner(), context, each_key) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
 extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
     // SAFETY: `live_tables` passes its vector, which only this call touches now.
     let tables = unsafe { &mut *context.cast::<Vec<LiveSegment>>() };
@@ -109,7 +127,7 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
 }
 
 extern "C" fn each_key(context: *mut c_void, key: *const u8, size: usize, deletion: bool) -> bool {
-    // SAFETY: `raw_keys` passes its visitor, which only this call touches now.
+    // SAFETY: the caller passes its visitor, which only this call touches now.
     let visit = unsafe { &mut *context.cast::<&mut dyn FnMut(&[u8], bool) -> bool>() };
     // SAFETY: the iterator's key outlives this call.
     let key = unsafe { bytes(key, size) };

@@ -127,7 +127,6 @@ mod tests {
         assert_eq!(cf.stages, cf_filter.summary.stages);
         assert_eq!(cf.predicted_rate, cf_filter.summary.predicted_rate);
         assert_eq!(cf.uncovered, Some(0));
-        assert!(cf.checks_segment_filters);
         assert_eq!(cf.stats.lookups(), 1);
     }
 

@@ -2,5 +2,6 @@
 
 mod announcements;
 pub(crate) mod blocked_flush;
+mod memtable_keys;
 mod power;
 mod view_changes;

@@ -17,7 +17,6 @@ use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::front::key_range::KeyRange;
-use crate::front::segment_filters::{SegmentFilters, in_runs};
 use crate::front::sorted_runs::WithRange;
 use crate::front::view::{Coverage, View};
 use crate::hash::{HashId, KeyHasher, Seed};
@@ -99,12 +98,6 @@ impl Scene {
         scene
     }
 
-    fn with_segment_filters() -> Self {
-        let scene = Self::new();
-        scene.collect_segment_filters();
-        scene
-    }
-
     fn summary(&self) -> Arc<Scalable> {
         self.cf_filter.view().summary
     }
@@ -112,24 +105,6 @@ impl Scene {
     fn publish(&self, summary: Arc<Scalable>, coverage: Coverage) {
         let (epoch, covered) = (self.cf_filter.epoch(), HashSet::new());
         assert!(self.cf_filter.publish(epoch, summary, coverage, covered));
-    }
-
-    /// As `Maintenance::collect_segment_filters` does it.
-    fn collect_segment_filters(&self) {
-        let epoch = self.cf_filter.epoch();
-        let memtable_filters = self.cf_filter.collect_memtable_filters();
-        let cf = self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-        let tables = hooks::live_tables(&cf).unwrap();
-        let spanning = tables.iter().map(|table| WithRange {
-            filter: self.registry.open(table.id().unwrap()).filter().unwrap(),
-            range: table.range.as_ref(),
-        });
-        let runs = in_runs(spanning.collect()).unwrap();
-        self.cf_filter.publish_segment_filters(
-            epoch,
-            SegmentFilters::new(runs, memtable_filters, PrefixSet::default()),
-        );
-        assert!(self.cf_filter.view().segment_filters.is_some());
     }
 
     fn compact(&self) {
@@ -168,27 +143,24 @@ fn view_has_no_other_fields() {
         // Follows from the summary.
         summary_prefixes: _,
         coverage: _,
-        segment_filters: _,
         edition: _,
     } = Scene::new().cf_filter.view();
 }
 
 #[test]
 fn batch_is_asked_once_beside_what_readers_cannot_tell_apart() {
-    for scene in [Scene::new(), Scene::with_segment_filters()] {
-        assert_eq!(scene.asked_beside(|_| ()), 1);
-        let lists_tables = |scene: &Scene| {
-            let id = crate::segment::SegmentId::from_bytes([1; 16]);
-            let (epoch, covered) = (scene.cf_filter.epoch(), HashSet::from([id]));
-            let (summary, all) = (scene.summary(), Coverage::Complete);
-            assert!(scene.cf_filter.publish(epoch, summary, all, covered));
-        };
-        assert_eq!(scene.asked_beside(lists_tables), 1);
-        assert_eq!(scene.asked_beside(|scene| scene.engine.flush().unwrap()), 1);
-    }
-    // Without memtable filters among what readers ask.
-    let retargeted = |scene: &Scene| scene.cf_filter.switch_filter_set(vec![scene.summary()]);
-    assert_eq!(Scene::new().asked_beside(retargeted), 1);
+    let scene = Scene::new();
+    assert_eq!(scene.asked_beside(|_| ()), 1);
+    let lists_tables = |scene: &Scene| {
+        let id = crate::segment::SegmentId::from_bytes([1; 16]);
+        let (epoch, covered) = (scene.cf_filter.epoch(), HashSet::from([id]));
+        let (summary, all) = (scene.summary(), Coverage::Complete);
+        assert!(scene.cf_filter.publish(epoch, summary, all, covered));
+    };
+    assert_eq!(scene.asked_beside(lists_tables), 1);
+    assert_eq!(scene.asked_beside(|scene| scene.engine.flush().unwrap()), 1);
+    let fed_anew = |scene: &Scene| assert!(scene.cf_filter.feed(vec![scene.summary()]));
+    assert_eq!(Scene::new().asked_beside(fed_anew), 1);
 }
 
 /// A way to replace filters.
@@ -203,9 +175,9 @@ fn batch_is_asked_again_when_the_summary_is_replaced() {
         ("dropped", |scene| assert!(scene.cf_filter.drop_summary())),
     ];
     for (change, replace) in changes {
-        let scene = Scene::with_segment_filters();
+        let scene = Scene::new();
         assert_eq!(scene.asked_beside(replace), 2, "{change}");
-        assert!(scene.denies(DENIED), "{change}");
+        assert_eq!(scene.denies(DENIED), change == "consolidated");
     }
 }
 
@@ -248,7 +220,7 @@ fn batch_is_asked_again_when_nothing_is_denied_any_more() {
         ("retired", |scene| scene.cf_filter.retire()),
     ];
     for (change, replace) in changes {
-        let scene = Scene::with_segment_filters();
+        let scene = Scene::new();
         assert_eq!(scene.asked_beside(replace), 2, "{change}");
         assert!(!scene.denies(DENIED), "{change}");
     }
@@ -314,33 +286,6 @@ fn batch_is_asked_again_when_filters_change_while_they_deny() {
     assert_eq!(asked.get(), 2);
 }
 
-/// The summary, and what it covers, stay the same.
-#[test]
-fn batch_is_asked_again_when_only_segment_or_memtable_filters_change() {
-    let changes: [Change; 6] = [
-        ("listed", Scene::collect_segment_filters),
-        ("listed again", Scene::collect_segment_filters),
-        ("a memtable filter more", |scene| {
-            scene.cf_filter.switch_filter_set(vec![scene.summary()]);
-        }),
-        ("a damaged one is dropped", |scene| {
-            let mut segments = scene.registry.ids().into_iter();
-            let filter = segments.find_map(|id| scene.registry.get(id)?.filter());
-            scene.cf_filter.drop_segment_filters_with(&filter.unwrap());
-            assert!(scene.cf_filter.view().segment_filters.is_none());
-        }),
-        ("listed once more", Scene::collect_segment_filters),
-        ("none has room", |scene| {
-            scene.cf_filter.drop_segment_filters()
-        }),
-    ];
-    let scene = Scene::new();
-    for (change, replace) in changes {
-        assert_eq!(scene.asked_beside(replace), 2, "{change}");
-        assert!(scene.denies(DENIED), "{change}");
-    }
-}
-
 /// A record that is under one of two keys at every moment, and is moved there and back while the engine is asked.
 struct Moved<'a>(&'a Scene);
 
@@ -388,30 +333,9 @@ fn record_that_comes_back_before_a_consolidation_is_seen_once() {
     let come_back = || {
         record.go(AWAY, HOME);
         let anew = summary(&[THERE, HOME]);
-        scene.cf_filter.switch_filter_set(vec![Arc::clone(&anew)]);
+        assert!(scene.cf_filter.feed(vec![Arc::clone(&anew)]));
         scene.compact();
         scene.publish(anew, Coverage::Complete);
-    };
-    record.is_seen_once(|| record.go(HOME, AWAY), come_back);
-}
-
-/// The summary has had both keys all along: the segment filters and those of memtables deny one.
-#[test]
-fn record_that_comes_back_before_filters_are_listed_is_seen_once() {
-    let scene = Scene::new();
-    let record = Moved(&scene);
-    scene.engine.put(HOME, "record").unwrap();
-    scene.compact();
-    record.go(HOME, AWAY);
-    record.go(AWAY, HOME);
-    let list_anew = || {
-        scene.compact();
-        scene.collect_segment_filters();
-    };
-    list_anew();
-    let come_back = || {
-        record.go(AWAY, HOME);
-        list_anew();
     };
     record.is_seen_once(|| record.go(HOME, AWAY), come_back);
 }

@@ -3,6 +3,8 @@
 //! or a state of [`reached`] is not reached.
 //!
 //! `lsm-sieve-model` takes a minute. `lsm-sieve-model large` checks larger budgets.
+//! `lsm-sieve-model traces` prints the walks of [`traces`], which the code's tests replay. If they
+//! differ from those in [`TRACES`], the model has changed: write them there, and test the code.
 
 #![expect(clippy::print_stdout, reason = "a command")]
 
@@ -12,6 +14,7 @@ mod protocol;
 mod reached;
 mod rules;
 mod state;
+mod traces;
 mod writers;
 
 use std::collections::HashSet;
@@ -23,6 +26,12 @@ use stateright::{Checker as _, HasDiscoveries, Model as _};
 use crate::protocol::{Budget, Feeds, Protocol};
 use crate::reached::REACHED;
 use crate::rules::Rule;
+
+/// The traces that the code is tested with.
+const TRACES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../src/front/tests/model_traces.txt"
+);
 
 /// What may happen, each within a budget of its own: all at once would be too many states. The
 /// smallest suffice to find each broken rule.
@@ -130,13 +139,20 @@ fn main() -> ExitCode {
     let size = match std::env::args().nth(1).as_deref() {
         None => 1,
         Some("large") => 2,
+        Some("traces") => {
+            print!("{}", traces::text());
+            return ExitCode::SUCCESS;
+        }
         Some(other) => {
-            eprintln!("lsm-sieve-model: {other} is no size; give none, or large");
+            eprintln!("lsm-sieve-model: {other} is no size; give none, large, or traces");
             return ExitCode::from(2);
         }
     };
     let began = Instant::now();
-    let mut is_right = true;
+    let mut is_right = std::fs::read_to_string(TRACES).is_ok_and(|text| text == traces::text());
+    if !is_right {
+        println!("{TRACES} is not what `lsm-sieve-model traces` prints");
+    }
     let (mut states, mut reached) = (0, HashSet::new());
     for protocol in budgets(size) {
         let name = format!("{protocol:?}");

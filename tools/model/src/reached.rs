@@ -5,7 +5,7 @@ use crate::state::{External, Lookup, Memtable, Phase, SaveStep, State, Step, Tas
 
 type Is = fn(&Protocol, &State) -> bool;
 
-fn step(state: &State) -> Option<&Step> {
+pub(crate) fn step(state: &State) -> Option<&Step> {
     match &state.task {
         Task::Consolidate { step, .. } => Some(step),
         _ => None,

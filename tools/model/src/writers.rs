@@ -96,7 +96,7 @@ impl Protocol {
     }
 }
 
-fn key_of(writer: Writer) -> Keys {
+pub(crate) fn key_of(writer: Writer) -> Keys {
     match writer {
         Writer::Idle => 0,
         Writer::Entered(key)

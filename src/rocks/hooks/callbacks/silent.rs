@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use super::{HOOKS, Hooks};
+use super::{HOOKS, Hooks, RawInsertion};
 
 /// For each event: its name, hooks of which one does not report it, and what the self-check then
 /// finds missing.
@@ -71,7 +71,7 @@ pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
 
 extern "C" fn memtable_created(_: *mut c_void, _: u32) {}
 
-extern "C" fn memtable_insert(_: *mut c_void, _: u64, _: *const u8, _: usize) {}
+extern "C" fn memtable_insert(_: *mut c_void, _: RawInsertion, _: *const u8, _: usize) {}
 
 extern "C" fn table_begin(_: *mut c_void, _: u8) -> *mut c_void {
     ptr::null_mut()

@@ -32,40 +32,6 @@ struct TailerTag {
 };
 template struct Private<TailerTag, &ReactiveVersionSet::manifest_tailer_>;
 
-struct ErrorsTag {
-  using Member = ErrorHandler DBImpl::*;
-  friend Member MemberOf(ErrorsTag);
-};
-template struct Private<ErrorsTag, &DBImpl::error_handler_>;
-
-struct FlushAllTag {
-  using Member = Status (DBImpl::*)(const FlushOptions&, FlushReason);
-  friend Member MemberOf(FlushAllTag);
-};
-template struct Private<FlushAllTag, &DBImpl::FlushAllColumnFamilies>;
-
-// The error for which RocksDB refuses writes until it is opened again, or has recovered; or OK.
-Status StoppedBy(DBImpl* engine) {
-  InstrumentedMutexLock lock(engine->mutex());
-  ErrorHandler& errors = engine->*MemberOf(ErrorsTag());
-  return errors.IsDBStopped() ? errors.GetBGError() : Status::OK();
-}
-
-// The condition of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites. Under the database's mutex.
-bool FlushWouldStall(ColumnFamilyData* cfd) {
-  const auto& options = cfd->GetLatestMutableCFOptions();
-  const auto* storage = cfd->current()->storage_info();
-  const int level0_ssts = storage->l0_delay_trigger_count();
-  if (cfd->imm()->NumNotFlushed() < cfd->ioptions().min_write_buffer_number_to_merge &&
-      level0_ssts < options.level0_file_num_compaction_trigger) {
-    return false;
-  }
-  const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
-      cfd->GetUnflushedMemTableCountForWriteStallCheck(), level0_ssts + 1,
-      storage->estimated_compaction_needed_bytes(), options, cfd->ioptions());
-  return stall.first != WriteStallCondition::kNormal;
-}
-
 // Whether there is a key that starts with these bytes: one seek within the bounds of these keys.
 // `same_prefix`: the extractor of the column family gives them all one prefix, so that RocksDB may
 // check the filters of its SSTs for it. Skips at most `most_skipped` entries, or all if that is 0.
@@ -164,34 +130,12 @@ int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, const char* key, size
   return -1;
 }
 
-bool lsm_sieve_is_memtable_half_full(rocksdb_column_family_handle_t* cf) noexcept {
-  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
-  auto* engine = static_cast_with_check<DBImpl>(handle->db());
-  InstrumentedMutexLock lock(engine->mutex());
-  const size_t flushed_at = handle->cfd()->GetLatestMutableCFOptions().write_buffer_size;
-  return handle->cfd()->mem()->ApproximateMemoryUsageFast() >= flushed_at / 2;
-}
-
 // Whether a column family has a key that starts with these bytes: see `ContainsPrefix`.
 char* lsm_sieve_contains_prefix(rocksdb_column_family_handle_t* cf, const char* start, size_t size,
                                 bool same_prefix, uint64_t most_skipped,
                                 bool* contains) noexcept {
   return ErrorOf(ContainsPrefix(EngineOf(cf), cf->rep, Slice(start, size), same_prefix,
                                 most_skipped, contains));
-}
-
-// Whether `lsm_sieve_flush` of the column family would have to wait until it slows no writer.
-bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf) noexcept {
-  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
-  auto* engine = static_cast_with_check<DBImpl>(handle->db());
-  // No compaction ends then, and the flush returns the error.
-  if (!StoppedBy(engine).ok()) return false;
-  InstrumentedMutexLock lock(engine->mutex());
-  if (!engine->immutable_db_options().atomic_flush) return FlushWouldStall(handle->cfd());
-  for (ColumnFamilyData* cfd : *engine->GetVersionSet()->GetColumnFamilySet()) {
-    if (!cfd->IsDropped() && cfd->initialized() && FlushWouldStall(cfd)) return true;
-  }
-  return false;
 }
 
 // For a secondary that was just opened. RocksDB 11.8.1 records each column family that changed in
@@ -219,29 +163,13 @@ bool lsm_sieve_is_secondary(rocksdb_column_family_handle_t* cf) noexcept {
   return EngineOf(cf)->SetDBOptions(none).IsNotSupported();
 }
 
-// Flushes the column family's memtables to an SST without waiting for compactions. If a flush takes
-// several memtables it does not wait for the flush either, since RocksDB may drop the request. With
-// `atomic_flush`, flushes all column families, as RocksDB does by itself: after a crash of a database
-// without a log, one would have writes whose other half is lost. For an engine that writes. Returns
-// an error to free, or null.
-char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf) noexcept {
-  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
-  auto* engine = static_cast_with_check<DBImpl>(handle->db());
-  // RocksDB would return it only to those who wait, and seal the memtable first.
-  const Status stopped = StoppedBy(engine);
-  if (!stopped.ok()) return ErrorOf(stopped);
+// Begins to flush the column family's memtables, without waiting for a flush or a compaction. For an
+// engine that writes. Returns an error to free, or null.
+char* lsm_sieve_begin_flush(rocksdb_column_family_handle_t* cf) noexcept {
   FlushOptions options;
-  options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
+  options.wait = false;
   options.allow_write_stall = true;
-  FAULT(FlushWaitsForCompactions, options.allow_write_stall = false);
-  bool alone = !engine->immutable_db_options().atomic_flush;
-  FAULT(CfFlushedAlone, alone = true);
-  if (alone) return ErrorOf(engine->Flush(options, cf->rep));
-  InstrumentedMutexLock lock(engine->mutex());
-  for (ColumnFamilyData* cfd : *engine->GetVersionSet()->GetColumnFamilySet()) {
-    options.wait &= cfd->ioptions().min_write_buffer_number_to_merge <= 1;
-  }
-  return ErrorOf((engine->*MemberOf(FlushAllTag()))(options, FlushReason::kManualFlush));
+  return ErrorOf(EngineOf(cf)->Flush(options, cf->rep));
 }
 
 // The refusal of an engine that only reads, to free.

@@ -503,22 +503,12 @@ class FilteredDB final : public DBWithTTL {
   }
   Status Flush(const FlushOptions& options,
                const std::vector<ColumnFamilyHandle*>& cfs) override {
-    if (reads_only_) return ReadsOnly();
-    FAULT(CfsFlushedBesideMaintenance, return db_->Flush(options, cfs));
-    return Flushing([&] { return db_->Flush(options, cfs); });
+    return reads_only_ ? ReadsOnly() : db_->Flush(options, cfs);
   }
-  Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest_size,
-                      bool flush_memtable) override {
-    const auto list = [&] { return db_->GetLiveFiles(files, manifest_size, flush_memtable); };
-    FAULT(LiveFilesBesideMaintenance, return list());
-    return flush_memtable && !reads_only_ ? Flushing(list) : list();
-  }
-  // Checkpoints and backups copy these files. It may flush all column families.
+  // Checkpoints and backups copy these files.
   Status GetLiveFilesStorageInfo(const LiveFilesStorageInfoOptions& options,
                                  std::vector<LiveFileStorageInfo>* files) override {
-    if (reads_only_) return ReadsOnly();
-    FAULT(CheckpointBesideMaintenance, return db_->GetLiveFilesStorageInfo(options, files));
-    return Flushing([&] { return db_->GetLiveFilesStorageInfo(options, files); });
+    return reads_only_ ? ReadsOnly() : db_->GetLiveFilesStorageInfo(options, files);
   }
 
   // ---------------------------------------------------------------- itself
@@ -538,7 +528,7 @@ class FilteredDB final : public DBWithTTL {
   Status FlushWAL(const FlushWALOptions& options) override {
     return reads_only_ ? ReadsOnly() : db_->FlushWAL(options);
   }
-  // It may flush all column families, and may close the database, before which maintenance ends.
+  // It may close the database, before which maintenance ends.
   Status WaitForCompact(const WaitForCompactOptions& options) override {
     if (reads_only_) return ReadsOnly();
     FAULT(WaitClosesEngine, return db_->WaitForCompact(options));
@@ -547,8 +537,7 @@ class FilteredDB final : public DBWithTTL {
     WaitForCompactOptions waiting = options;
     waiting.flush |= options.close_db && !db_->GetDBOptions().avoid_flush_during_shutdown;
     waiting.close_db = false;
-    const auto wait = [&] { return db_->WaitForCompact(waiting); };
-    Status status = waiting.flush ? Flushing(wait) : wait();
+    Status status = db_->WaitForCompact(waiting);
     return status.ok() && options.close_db ? Close() : status;
   }
 
@@ -786,13 +775,6 @@ class FilteredDB final : public DBWithTTL {
   Status External(uint32_t cf, const Act& act) {
     return Between([&](void* context, void (*run)(void*)) {
       hooks_->sieve_external_writes(sieve_, cf, context, run);
-    }, act);
-  }
-
-  template <typename Act>
-  Status Flushing(const Act& act) {
-    return Between([&](void* context, void (*run)(void*)) {
-      hooks_->sieve_flushing(sieve_, context, run);
     }, act);
   }
 

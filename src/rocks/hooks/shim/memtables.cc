@@ -1,7 +1,6 @@
 // Memtable capture: a wrapper around each memtable adds every key that the memtable takes to the
 // filters.
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -14,25 +13,20 @@
 #include "shim.h"
 
 namespace lsm_sieve {
-namespace {
-
 bool IsDeletion(uint8_t type) {
   FAULT(EntityIsDeletion, if (type == kTypeWideColumnEntity) return true);
   return type == kTypeDeletion || type == kTypeSingleDeletion ||
          type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
 }
 
+namespace {
+
 // Adds each key to the filters before the sequence number that makes it visible is published.
 // RocksDB publishes it after the memtable has taken the key.
-//
-// The set of filters is chosen when the *first* key arrives and stays the same until the memtable
-// is flushed. So after a flush no memtable feeds an older set of filters any more.
 class CapturedRep : public MemTableRep {
  public:
   CapturedRep(MemTableRep* inner, Allocator* allocator, CfFilterPtr cf_filter)
       : MemTableRep(allocator), inner_(inner), cf_filter_(std::move(cf_filter)) {}
-
-  ~CapturedRep() override { Release(); }
 
   KeyHandle Allocate(const size_t len, char** buf) override { return inner_->Allocate(len, buf); }
   void Insert(KeyHandle handle) override {
@@ -55,30 +49,30 @@ class CapturedRep : public MemTableRep {
   void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
     const Capture capture(*this, handle);
     inner_->InsertWithHintConcurrently(handle, hint);
+    ShowInserted();
   }
   bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
     FAULT(BatchHintNotCaptured, return inner_->InsertKeyWithHintConcurrently(handle, hint));
     const Capture capture(*this, handle);
-    return inner_->InsertKeyWithHintConcurrently(handle, hint);
+    const bool inserted = inner_->InsertKeyWithHintConcurrently(handle, hint);
+    ShowInserted();
+    return inserted;
   }
   void InsertConcurrently(KeyHandle handle) override {
     const Capture capture(*this, handle);
     inner_->InsertConcurrently(handle);
+    ShowInserted();
   }
   bool InsertKeyConcurrently(KeyHandle handle) override {
     const Capture capture(*this, handle);
-    return inner_->InsertKeyConcurrently(handle);
+    const bool inserted = inner_->InsertKeyConcurrently(handle);
+    ShowInserted();
+    return inserted;
   }
   void BatchPostProcess() override { inner_->BatchPostProcess(); }
   bool Contains(const char* key) const override { return inner_->Contains(key); }
-  // Insertions may continue: the switch to the next memtable may still fail.
   void MarkReadOnly() override { inner_->MarkReadOnly(); }
-  // RocksDB may keep the memtable long after this, for transactions to check for conflicts. The
-  // filters are released.
-  void MarkFlushed() override {
-    Release();
-    inner_->MarkFlushed();
-  }
+  void MarkFlushed() override { inner_->MarkFlushed(); }
   void Get(const LookupKey& k, void* callback_args,
            bool (*callback_func)(void* arg, const char* entry)) override {
     inner_->Get(k, callback_args, callback_func);
@@ -123,58 +117,37 @@ class CapturedRep : public MemTableRep {
   // whose last eight bytes are sequence number and value type, the type lowest.
   class Capture {
    public:
-    Capture(CapturedRep& rep, KeyHandle handle) : hooks_(rep.cf_filter_->hooks()) {
+    Capture(const CapturedRep& rep, KeyHandle handle) : cf_filter_(*rep.cf_filter_) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
       key_ = Slice(internal.data(), internal.size() - 8);
-      if (!IsDeletion(static_cast<uint8_t>(internal.data()[key_.size()]))) {
-        filter_set_ = rep.FilterSet();
-        hash_ = hooks_->memtable_prepare(filter_set_, key_.data(), key_.size());
-      }
+      is_deletion_ = IsDeletion(static_cast<uint8_t>(internal.data()[key_.size()]));
+      if (!is_deletion_) insertion_ = hooks().memtable_prepare(raw(), key_.data(), key_.size());
     }
     ~Capture() {
-      if (filter_set_ == nullptr) return;
-      hooks_->memtable_insert(filter_set_, hash_, key_.data(), key_.size());
+      if (!is_deletion_) hooks().memtable_insert(raw(), insertion_, key_.data(), key_.size());
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
 
    private:
-    const lsm_sieve_hooks* const hooks_;
-    void* filter_set_ = nullptr;
-    uint64_t hash_ = 0;
+    const lsm_sieve_hooks& hooks() const { return *cf_filter_.hooks(); }
+    void* raw() const { return cf_filter_.raw(); }
+
+    const CfFilter& cf_filter_;
     Slice key_;
+    bool is_deletion_;
+    lsm_sieve_insertion insertion_;
   };
 
-  void* FilterSet() {
-    void* filter_set = filter_set_.load(std::memory_order_acquire);
-    if (filter_set != nullptr) {
-      return filter_set;
-    }
-    void* bound = cf_filter_->hooks()->memtable_bind(cf_filter_->raw());
-    if (filter_set_.compare_exchange_strong(filter_set, bound, std::memory_order_acq_rel)) {
-      return bound;
-    }
-    FAULT(LostBindUnsealed, {
-      cf_filter_->hooks()->memtable_release(bound);
-      return filter_set;
-    });
-    cf_filter_->hooks()->memtable_sealed(bound);
-    cf_filter_->hooks()->memtable_release(bound);
-    return filter_set;
-  }
-
-  // No more keys arrive. Those that arrived are in an SST, in another memtable, or gone with this
-  // one.
-  void Release() {
-    if (void* filter_set = filter_set_.exchange(nullptr, std::memory_order_acq_rel)) {
-      cf_filter_->hooks()->memtable_sealed(filter_set);
-      cf_filter_->hooks()->memtable_release(filter_set);
-    }
+  // A vector keeps the keys that a thread inserts beside others for itself until the end of the
+  // batch. A reader of the memtable must see each when its insertion ends.
+  void ShowInserted() {
+    FAULT(ConcurrentInsertionsHidden, return);
+    inner_->BatchPostProcess();
   }
 
   const std::unique_ptr<MemTableRep> inner_;
   const CfFilterPtr cf_filter_;
-  std::atomic<void*> filter_set_{nullptr};
 };
 
 // Has the wrapped factory's name and id, so that the OPTIONS file loads without the plugin.

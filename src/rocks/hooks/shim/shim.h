@@ -10,7 +10,7 @@
 //   segment_filters.cc  each key that an SST is built from; probes of its segment filter
 //   events.cc           flushes, compactions, ingestion
 //   options.cc          refused options; installs the hooks of the files above
-//   tables.cc           the live SSTs and their raw entries
+//   tables.cc           the live SSTs and their raw entries, and those of the memtables
 //   transactions.cc     transactions on an engine that was opened without them
 //   engine.cc           the engine past its filters: flushes, properties, single keys
 //   handle.cc           the database behind the C handle, whose reads ask the filters first
@@ -49,19 +49,24 @@ struct rocksdb_t {
 
 extern "C" {
 
+// The insertion of a key into a memtable that is under way.
+struct lsm_sieve_insertion {
+  uint64_t hash;
+  uint64_t side;
+};
+
 // The Rust functions that are called on events. `cf_filter` is the filters of one column family,
-// `filter_set` those of them that a memtable feeds, `table` the segment filter of an SST under
+// `table` the segment filter of an SST under
 // construction, `segment` a segment filter that is probed. `listener` receives the events of the
 // whole database. `sieve` is what a database's handle asks; `context` belongs to the function that
 // is passed with it, which is called before the hook returns.
 struct lsm_sieve_hooks {
   void (*column_release)(void* cf_filter);
   void (*memtable_created)(void* cf_filter, uint32_t cf);
-  void* (*memtable_bind)(void* cf_filter);
-  uint64_t (*memtable_prepare)(void* filter_set, const char* key, size_t size);
-  void (*memtable_insert)(void* filter_set, uint64_t hash, const char* key, size_t size);
-  void (*memtable_sealed)(void* filter_set);
-  void (*memtable_release)(void* filter_set);
+  // Before the memtable takes a key, and after.
+  lsm_sieve_insertion (*memtable_prepare)(void* cf_filter, const char* key, size_t size);
+  void (*memtable_insert)(void* cf_filter, lsm_sieve_insertion insertion, const char* key,
+                          size_t size);
   // `origin`: what the keys of the SST come from.
   void* (*table_begin)(void* cf_filter, uint8_t origin);
   void (*table_add)(void* table, const char* key, size_t size);
@@ -110,7 +115,6 @@ struct lsm_sieve_hooks {
   // A column family gets another prefix extractor.
   void (*sieve_extractor_changes)(void* sieve);
   void (*sieve_external_writes)(void* sieve, uint32_t cf, void* context, void (*run)(void* context));
-  void (*sieve_flushing)(void* sieve, void* context, void (*run)(void* context));
   // Calls `refuse` with the reason; or installs the hooks in the options and calls `create`, which
   // sets the new ids. All are -1 when it is called.
   void (*sieve_create_cfs)(void* sieve, size_t count, const ROCKSDB_NAMESPACE::Slice* names,
@@ -169,6 +173,10 @@ using CfFilterPtr = std::shared_ptr<const CfFilter>;
 // memtables.cc: adds each key that a memtable of `inner` takes to the filters.
 std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRepFactory> inner,
                                                      CfFilterPtr cf_filter);
+
+// memtables.cc: whether an entry of this type is no key that a lookup finds. The older entries of a
+// deleted key were added to the filters themselves.
+bool IsDeletion(uint8_t type);
 
 // segment_filters.cc: counts the entries of each SST and writes its segment's id into it.
 std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter);

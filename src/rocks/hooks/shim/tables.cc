@@ -1,12 +1,16 @@
-// The live SSTs of a column family, and the raw entries of one.
+// The live SSTs of a column family, and the raw entries of one, and of the memtables.
 
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "db/column_family.h"
 #include "db/db_impl/db_impl.h"
+#include "db/memtable.h"
+#include "db/memtable_list.h"
 #include "db/version_set.h"
+#include "memory/arena.h"
 #include "rocksdb/metadata.h"
 #include "rocksdb/sst_file_reader.h"
 #include "rocksdb/table_properties.h"
@@ -53,7 +57,7 @@ extern "C" {
 // Calls `each` for every live SST of the column family: of the newest version, or of the one that
 // readers use. Returns an error to free, or null.
 //
-// A flush may be done before readers have its SST, so callers that waited for a flush list the
+// A flush may be done before readers have its SST, so callers that have read the memtables list the
 // newest version. A secondary creates a version of each column family at each catch-up, and passes
 // it to readers only if something changed and all succeeded; it waits for no flush.
 char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers, void* context,
@@ -130,6 +134,44 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, s
   }
   FAULT(ReadErrorIsEnd, return nullptr);
   return ErrorOf(entries->status());
+}
+
+// Calls `each` for every raw entry of the memtables that are in no SST yet, until it returns false.
+// Returns an error to free, or null.
+//
+// It reads them as RocksDB's own iterators do: the super version keeps the memtables, and both kinds
+// of memtables that are supported can be iterated while they are written. A memtable that is not
+// among them was flushed, and its SST is in the newest version by now.
+char* lsm_sieve_memtable_keys(rocksdb_column_family_handle_t* cf, void* context,
+                              bool (*each)(void* context, const char* key, size_t size,
+                                           bool deletion)) noexcept {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  auto* engine = static_cast_with_check<DBImpl>(handle->db());
+  SuperVersion* super_version = handle->cfd()->GetReferencedSuperVersion(engine);
+  ReadOptions options;
+  options.total_order_seek = true;
+  const auto seqno_to_time = super_version->GetSeqnoToTimeMapping();
+  Arena arena;
+  std::vector<InternalIterator*> memtables;
+  super_version->imm->AddIterators(options, seqno_to_time, nullptr, &memtables, &arena);
+  FAULT(ImmutableMemtablesUnread, memtables.clear());
+  memtables.push_back(
+      super_version->mem->NewIterator(options, seqno_to_time, &arena, nullptr, false));
+  Status status;
+  bool goes_on = true;
+  for (InternalIterator* const memtable : memtables) {
+    const ScopedArenaPtr<InternalIterator> entries(memtable);
+    if (goes_on && status.ok()) entries->SeekToFirst();
+    for (; goes_on && entries->Valid(); entries->Next()) {
+      const Slice internal = entries->key();
+      const Slice key = ExtractUserKey(internal);
+      const bool deletion = IsDeletion(static_cast<uint8_t>(ExtractValueType(internal)));
+      goes_on = each(context, key.data(), key.size(), deletion);
+    }
+    if (status.ok()) status = entries->status();
+  }
+  engine->CleanupSuperVersion(super_version);
+  return ErrorOf(status);
 }
 
 }  // extern "C"

@@ -14,7 +14,7 @@ pub struct BusyRow {
     pub seconds: f64,
     /// Keys written by then, with filters.
     pub keys: u64,
-    /// Bits of the summary filters and memtable filters, per key written.
+    /// Bits of the summary filters, per key written.
     pub bits_per_key: f64,
     /// CPU time of a lookup of an absent key, with filters.
     pub miss_cpu_ns: f64,
@@ -103,7 +103,7 @@ impl Tabular for BusyReport {
             ("keys", "written by then, with filters"),
             (
                 "bits per key",
-                "of the summary filter and the memtable filters, also of those that are being built",
+                "of the summary filters, also of those that are being built",
             ),
             (
                 "miss",
