@@ -332,7 +332,7 @@ faults! {
     /// them.
     UnorderedInsertionsNotAwaited => "front::intake::",
     /// The old summary filter is no longer fed while readers still probe it.
-    OldSummaryNotFed => "front::tests::consolidation::",
+    OldSummaryNotFed => "front::tests::model_traces::",
     /// An SST that could not be read counts as read.
     ScanErrorIgnored => "faults::unreadable_ssts::",
     /// A rebuilt segment filter counts the tombstones of its SST and lacks their keys.
