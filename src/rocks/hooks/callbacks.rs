@@ -27,7 +27,7 @@ use crate::segment::{Segment, SegmentId};
 mod silent;
 
 #[cfg(test)]
-pub(crate) use self::silent::SILENT;
+pub(crate) use self::silent::{SILENT, WATCHED, before_each_key};
 
 /// The layout of `lsm_sieve_insertion` in `shim.h`.
 #[derive(Clone, Copy)]

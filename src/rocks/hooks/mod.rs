@@ -41,9 +41,9 @@ use librocksdb_sys as sys;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 
 pub(crate) use self::base::{Base, BaseCf, contains_prefix};
-#[cfg(test)]
-pub(crate) use self::callbacks::SILENT;
 pub(crate) use self::callbacks::{HOOKS, Hooks};
+#[cfg(test)]
+pub(crate) use self::callbacks::{SILENT, WATCHED, before_each_key};
 pub(crate) use self::extractor::extractor;
 pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;

@@ -1,15 +1,28 @@
 //! A consolidation reads RocksDB's memtables while they are written, sealed, flushed, and freed. It
 //! flushes none.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rocksdb::{FlushOptions, MemtableFactory, Options, WriteBatch};
+use rocksdb::{
+    DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, MemtableFactory, Options, WriteBatch, WriteOptions,
+};
 
 use super::blocked_flush::BlockedFlush;
-use crate::rocks::{Isolation, SieveDb, SieveOptions};
+use crate::filter::Scalable;
+use crate::front::cf_filter::CfFilter;
+use crate::front::options::FrontOptions;
+use crate::hash::{HashId, KeyHasher, Seed};
+use crate::math::{Bits, Items};
+use crate::prefix::PrefixSet;
+use crate::rocks::hooks::JustOpened as _;
+use crate::rocks::{Engine, Isolation, SieveDb, SieveOptions, hooks};
+use crate::segment::Registry;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -199,5 +212,51 @@ fn filters_hear_of_an_unordered_write_first() {
         assert_eq!(!cf_filter.answer(b"key").is_absent(), unordered);
         cf_filter.intake().insert(insertion, b"key");
         assert!(!cf_filter.answer(b"key").is_absent());
+    }
+}
+
+/// A vector kept the keys of a batch from its readers until the batch ended. A key that was added to
+/// the old filter alone was then in neither.
+#[test]
+fn each_key_of_a_batch_is_read_before_the_next_is_inserted() {
+    for is_vector in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = options();
+        // Such writes insert concurrently, also when there is one.
+        options.set_unordered_write(true);
+        if is_vector {
+            options.set_memtable_factory(MemtableFactory::Vector);
+        }
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([5; 16]));
+        let summary = FrontOptions::default().summary(Items::new(10), Bits::new(0));
+        let summary = Scalable::new(hasher.imprint().for_summary(), summary);
+        let cf_filter = CfFilter::new(
+            DEFAULT_COLUMN_FAMILY_NAME,
+            hasher,
+            Arc::new(Registry::new(hasher)),
+            Arc::default(),
+            &FrontOptions::default(),
+            (Arc::new(summary), HashSet::new(), PrefixSet::default()),
+        );
+        hooks::install(&options, cf_filter, &hooks::WATCHED);
+        let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let engine = Engine::open_cf_with_opts(&options, home.path(), cfs).unwrap();
+        let (engine, read) = (Rc::new(engine), Rc::new(Cell::new(0)));
+        let (reader, seen) = (Rc::clone(&engine), Rc::clone(&read));
+        hooks::before_each_key(move |_| {
+            let cf = reader.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+            seen.set(0);
+            let count = &mut |_: &[u8], _: bool| {
+                seen.set(seen.get() + 1);
+                true
+            };
+            hooks::memtable_keys(&cf, count).unwrap();
+        });
+        let mut batch = WriteBatch::default();
+        (0..5).for_each(|number| batch.put(key(number), "value"));
+        let handle = engine.handle().unwrap();
+        hooks::write(&engine, &handle, &batch, &WriteOptions::default()).unwrap();
+        assert_eq!(read.get(), 4, "before the last");
+        hooks::before_each_key(|_| ());
     }
 }

@@ -1,10 +1,11 @@
 //! Sets of hooks of which one does not report, or reports something else, as after a change in
 //! RocksDB.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr;
 
-use super::{HOOKS, Hooks, RawInsertion};
+use super::{HOOKS, Hooks, RawInsertion, bytes};
 
 /// For each event: its name, hooks of which one does not report it, and what the self-check then
 /// finds missing.
@@ -103,4 +104,35 @@ extern "C" fn segment_open(
 
 extern "C" fn segment_may_contain(_: *mut c_void, _: *mut c_void, _: *const u8, _: usize) -> bool {
     false
+}
+
+type OnKey = Box<dyn Fn(&[u8])>;
+
+thread_local! {
+    static BEFORE_KEY: RefCell<Option<OnKey>> = const { RefCell::new(None) };
+}
+
+/// The hooks, of which the first for a key of a memtable calls what this thread has set.
+pub(crate) static WATCHED: Hooks = Hooks {
+    memtable_prepare,
+    ..HOOKS
+};
+
+/// Lets `act` happen before a memtable takes a key of this thread, by [`WATCHED`].
+pub(crate) fn before_each_key(act: impl Fn(&[u8]) + 'static) {
+    BEFORE_KEY.set(Some(Box::new(act)));
+}
+
+extern "C" fn memtable_prepare(
+    cf_filter: *mut c_void,
+    key: *const u8,
+    size: usize,
+) -> RawInsertion {
+    BEFORE_KEY.with_borrow(|act| {
+        if let Some(act) = act {
+            // SAFETY: the memtable entry outlives this call.
+            act(unsafe { bytes(key, size) });
+        }
+    });
+    (HOOKS.memtable_prepare)(cf_filter, key, size)
 }
