@@ -327,6 +327,12 @@ fn prepare_barriers() {
     });
 }
 
+/// Whether the system tells when the reads of a value that is replaced now are over. If not, each
+/// replacement leaves the old value in memory.
+pub(crate) fn tells_when_reads_end() -> bool {
+    heavy_barrier()
+}
+
 /// False if the system refuses, although it agreed at the start: a sandbox set up later may do
 /// that.
 fn heavy_barrier() -> bool {
@@ -467,7 +473,9 @@ mod tests {
         }
         let forbidden = std::thread::scope(|scope| {
             let sandboxed = scope.spawn(|| {
+                assert!(tells_when_reads_end());
                 forbid(libc::SYS_membarrier)?;
+                assert!(!tells_when_reads_end());
                 value.publish(Canary::new(&new));
                 Ok::<(), std::io::Error>(())
             });

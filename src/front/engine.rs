@@ -31,9 +31,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Calls `each(key, is_deletion)` for every entry of the memtables, until it returns false.
     ///
     /// An entry that a memtable had before the call is passed, or is in a segment that
-    /// [`Engine::segments`] lists from here on, or its writer has a hold
-    /// (`Intake::hold`). Those that come meanwhile may be
-    /// passed or not. Neither writers nor flushes wait.
+    /// [`Engine::segments`] lists from here on, or its writer has a hold (`Intake::hold`). Those that
+    /// come meanwhile may be passed or not. Neither writers nor flushes wait.
     fn memtable_keys(
         &self,
         of: &KeySpace,

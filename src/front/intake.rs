@@ -191,17 +191,19 @@ impl Intake {
 
     /// Whether a [`Intake::hold`] of before the last change of the filters lives.
     pub(crate) fn is_held_from_before(&self) -> bool {
-        let holders = unpoisoned(self.holders.lock());
-        let mut earlier = holders.earlier.iter();
-        earlier.any(|hold| hold.strong_count() > 0)
+        unpoisoned(self.holders.lock()).has_earlier()
     }
 
     /// Whether any [`Intake::hold`] lives.
     pub(crate) fn is_held(&self) -> bool {
-        self.is_held_from_before() || {
-            let holders = unpoisoned(self.holders.lock());
-            Arc::strong_count(&holders.current) > 1
-        }
+        let holders = unpoisoned(self.holders.lock());
+        holders.has_earlier() || Arc::strong_count(&holders.current) > 1
+    }
+}
+
+impl Holders {
+    fn has_earlier(&self) -> bool {
+        self.earlier.iter().any(|hold| hold.strong_count() > 0)
     }
 }
 

@@ -30,7 +30,7 @@ fn commit_and_sync(folder: &Path, syncs: u32) {
     }
 }
 
-/// The system's syncs by a child that syncs so many of its commits.
+/// How often a child calls `fsync` or `fdatasync` if it syncs this many of its commits.
 fn synced(syncs: u32) -> usize {
     let home = tempfile::tempdir().unwrap();
     let calls = home.path().join("calls");

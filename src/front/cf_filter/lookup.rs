@@ -130,8 +130,7 @@ pub(crate) fn answer(filters: impl Resolve, key: &[u8]) -> Answer {
 /// Whether the filters prove a key absent. For reads that do not go through [`get`]: the caller
 /// reads the engine itself. The predictor is ignored.
 pub(crate) fn rules_out(filters: impl Resolve, key: &[u8]) -> bool {
-    let verdict = check_all(filters, key);
-    verdict.is_some_and(|verdict| is_confirmed(filters, verdict, key))
+    answer(filters, key).is_absent()
 }
 
 /// The verdict of all filters on a key; the predictor is ignored. The caller must audit an

@@ -18,6 +18,7 @@ use crate::front::options::FrontOptions;
 use crate::front::view::Coverage;
 use crate::hash::KeyHash;
 use crate::math::Items;
+use crate::rcu;
 use crate::segment::SegmentId;
 
 /// All live SSTs of a column family in one epoch.
@@ -127,6 +128,10 @@ impl Maintenance {
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let _span = tracing::info_span!("consolidate", cf = cf_filter.name()).entered();
+        // Each try would leave a set behind that nobody can free, and with it a summary filter.
+        if !rcu::tells_when_reads_end() {
+            return Err(TaskError::Unawaited(cf_filter.name().to_owned()));
+        }
         let now = self.write_position(cf_filter);
         cf_filter.note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);
@@ -295,7 +300,9 @@ impl Maintenance {
                 new.insert_many(hashes);
                 return;
             }
-            room = std::mem::replace(&mut room, Ok(())).and(for_later.try_reserve(hashes.len()));
+            if room.is_ok() {
+                room = for_later.try_reserve(hashes.len());
+            }
             if room.is_ok() {
                 for_later.extend_from_slice(hashes);
             }

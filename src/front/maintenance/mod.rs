@@ -341,8 +341,7 @@ impl Maintenance {
                 Ok(())
             });
         // Also after a failure: what is prefetched keeps filters alive.
-        self.prefetch_filters(cf_filter)?;
-        improved
+        improved.and(self.prefetch_filters(cf_filter))
     }
 
     /// Adds missing keys to the summary filter, builds missing segment filters, and saves what is
