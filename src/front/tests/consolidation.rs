@@ -8,8 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::memory_lsm::{OtherThread, Scan, Step, Store, Stored};
+use crate::front::cf_filter::prefix_lookup;
 use crate::front::options::FrontOptions;
 use crate::math::Items;
+use crate::prefix::{Prefix, Prefixes};
 
 fn options(static_filters: bool) -> FrontOptions {
     FrontOptions {
@@ -101,6 +103,30 @@ fn keys_are_found_whatever_happens_at_any_two_steps_of_a_consolidation() {
     }
 }
 
+/// Those of keys in memtables, and of keys that are written while both filters are fed.
+#[test]
+fn prefixes_are_found_whatever_step_their_keys_come_at() {
+    for step in STEPS {
+        let prefixes = Prefixes::new([Prefix::fixed(2)]).unwrap();
+        let options = FrontOptions {
+            prefixes: Arc::new(prefixes),
+            ..options(false)
+        };
+        let store = Store::open_without_thread(Stored::new(), &options);
+        store.look();
+        store.put(b"segment", b"value");
+        store.flush();
+        store.put(b"memtable", b"value");
+        let other = store.other_thread();
+        store.at(step, move || other.put(b"beside", b"value"));
+        assert!(store.consolidate());
+        for (prefix, is_there) in [(b"se", true), (b"me", true), (b"be", true), (b"no", false)] {
+            let maybe = prefix_lookup::may_exist(&**store.cf_filter(), prefix);
+            assert_eq!(maybe, is_there, "{prefix:?} at {step:?}");
+        }
+    }
+}
+
 /// It flushed the memtables, which the engine would not have done.
 #[test]
 fn a_consolidation_makes_no_segment() {
@@ -133,9 +159,10 @@ fn deletions_in_memtables_are_not_added() {
 /// Writes feed the old one alone again, and the next one has all keys.
 #[test]
 fn consolidation_that_cannot_read_a_memtable_or_a_segment_leaves_the_old_summary() {
-    let failures: [fn(&Store); 2] = [
+    let failures: [fn(&Store); 3] = [
         |store| store.let_memtables_fail(),
         |store| store.set_next_scans([Scan::FailsAfter(10)]),
+        |store| store.set_next_scans([Scan::PanicsAfter(10)]),
     ];
     for fail in failures {
         let store = open(false);
