@@ -294,7 +294,7 @@ static void arguments(void) {
   lsm_sieve_verify(NULL, 1, NULL);
 
   /* Settings out of range change nothing. A newer error takes the place of an older one. */
-  lsm_sieve_options_t* settings = lsm_sieve_options_create_compact();
+  lsm_sieve_options_t* settings = lsm_sieve_options_create();
   const double rates[] = {0.0, 1.0, -0.5, 1e300 * 1e300};
   for (int i = 0; i < 4; ++i) {
     lsm_sieve_options_set_false_positive_rate(settings, rates[i], &error);
@@ -315,7 +315,7 @@ static void all_settings(void) {
   lsm_sieve_options_t* settings = lsm_sieve_options_create();
   lsm_sieve_options_set_false_positive_rate(settings, 0.001, &error);
   lsm_sieve_options_set_bits_per_key(settings, 14.0, &error);
-  lsm_sieve_options_set_static_filters(settings, 1);
+  lsm_sieve_options_set_speed_over_memory(settings, 1);
   lsm_sieve_options_set_expected_keys(settings, 100000);
   lsm_sieve_options_set_memory_budget(settings, 1 << 20);
   lsm_sieve_options_set_folder(settings, in_folder("elsewhere"), &error);

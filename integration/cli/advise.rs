@@ -328,9 +328,9 @@ fn front_advice_uses_looked_up_keys() {
     assert_eq!(advised["verdict"]["use_it"], true, "{advised}");
 }
 
-/// Once most of the keys are in the last level.
+/// SSTs of the last level get no filters.
 #[test]
-fn front_advice_names_the_settings_for_little_memory() {
+fn front_advice_counts_the_filters_above_the_last_level() {
     let home = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -342,14 +342,29 @@ fn front_advice_names_the_settings_for_little_memory() {
     write(0..LOADED);
     let flushed = front(home.path(), &[]);
     assert_eq!(number(&flushed["last_level_share"]), 0.0);
-    assert!(flushed["compact_bytes"].is_null(), "{flushed}");
+    let bits_per_key = |advice: &serde_json::Value, field: &str| {
+        number(&advice[field]) * 8.0 / number(&advice["keys"])
+    };
+    assert!(
+        (8.0..10.0).contains(&bits_per_key(&flushed, "segment_bytes")),
+        "{flushed}"
+    );
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
     write(LOADED..LOADED + LOADED / 9);
     let leveled = front(home.path(), &[]);
     assert!((number(&leveled["last_level_share"]) - 0.9).abs() < 0.001);
-    let compact = number(&leveled["compact_bytes"]);
-    let bits_per_key = compact * 8.0 / number(&leveled["keys"]);
-    assert!((11.0..12.0).contains(&bits_per_key), "{leveled}");
+    assert!(
+        (0.8..1.0).contains(&bits_per_key(&leveled, "segment_bytes")),
+        "{leveled}"
+    );
+    assert!(
+        (10.9..11.5).contains(&bits_per_key(&leveled, "summary_bytes")),
+        "{leveled}"
+    );
+    assert!(
+        (23.0..25.0).contains(&bits_per_key(&leveled, "speed_bytes")),
+        "{leveled}"
+    );
 }
 
 #[test]

@@ -29,7 +29,7 @@ const TTL: Duration = Duration::from_secs(4);
 const LONG_ENOUGH: Duration = Duration::from_millis(5_200);
 
 fn kinds_of_filters() -> [SieveOptions; 2] {
-    [sieve(), sieve().static_filters(true)]
+    [sieve(), sieve().speed_over_memory(true)]
 }
 
 fn compact(db: &SieveDb) {

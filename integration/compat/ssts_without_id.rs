@@ -113,7 +113,7 @@ fn sst_without_unique_id_is_covered_at_each_open_and_not_stored() {
 /// to.
 #[test]
 fn summary_over_an_sst_without_unique_id_is_consolidated() {
-    for sieve in [growing(), growing().static_filters(true)] {
+    for sieve in [growing(), growing().speed_over_memory(true)] {
         let home = tempfile::tempdir().unwrap();
         old_database(home.path(), 10..60);
         let db = open(home.path(), &sieve);

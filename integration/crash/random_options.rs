@@ -116,7 +116,7 @@ impl RandomOptions {
             let filters = random.random_range(1_000..200_000);
             sieve = with_filter_budget(sieve, filters, FAMILIES.len() as u64);
         }
-        sieve = sieve.static_filters(random.random_bool(0.3));
+        sieve = sieve.speed_over_memory(random.random_bool(0.3));
         if random.random_bool(0.5) {
             let hashes = random.random_range(50..2_000);
             sieve = sieve.build_memory(Bits::from_bytes(8 * hashes));

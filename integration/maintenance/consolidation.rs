@@ -24,11 +24,11 @@ fn summary_of_another_kind_is_built_when_writers_pause() {
     let home = tempfile::tempdir().unwrap();
     let bits = |db: &SieveDb| db.inspect().unwrap().cfs[0].summary.bits;
     let before = {
-        let db = made(home.path(), &with_headroom());
+        let db = made(home.path(), &with_headroom().speed_over_memory(true));
         put(&db, 10..20_000);
         bits(&db)
     };
-    let db = open(home.path(), &with_headroom().static_filters(true));
+    let db = open(home.path(), &with_headroom());
     eventually("the summary takes what a static one does", || {
         bits(&db) < before / 2
     });

@@ -350,7 +350,7 @@ fn random_prefix_operations_match_their_model() {
             settings = settings.segment_filters(None);
         }
         if world.random.random_bool(0.2) {
-            settings = settings.static_filters(true);
+            settings = settings.speed_over_memory(true);
         }
         let db = open(home.path(), length, &settings);
         world.live(&db, home.path(), operations / rounds);

@@ -680,7 +680,7 @@ fn transact_at_random(
 fn random_transactions_match_their_model() {
     let settings = [
         sieve(),
-        sieve().static_filters(true),
+        sieve().speed_over_memory(true),
         sieve().segment_filters(None),
         with_filter_budget(sieve(), 4_096, 2),
         sieve().adaptive_hits(true),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::front::cf_filter::{CfFilter, ExternalWrites, Resolve};
-use crate::math::{Bits, Rate};
+use crate::front::options::SummaryRates;
+use crate::math::Bits;
 use crate::rcu::{Published, Reading};
 use crate::sync::{Mutex, unpoisoned};
 
@@ -14,7 +15,7 @@ use crate::sync::{Mutex, unpoisoned};
 pub(crate) struct CfFilters {
     by_id: Published<Vec<Option<Arc<CfFilter>>>>,
     external: Mutex<ExternalState>,
-    summary_rate: Mutex<Rate>,
+    summary_rates: Mutex<SummaryRates>,
 }
 
 /// External writes that are under way, perhaps into column families that have no filters yet.
@@ -54,11 +55,11 @@ impl Drop for ExternalGuard<'_> {
 }
 
 impl CfFilters {
-    pub(crate) fn new(summary_rate: Rate) -> Self {
+    pub(crate) fn new(summary: SummaryRates) -> Self {
         Self {
             by_id: Published::new(Vec::new()),
             external: Mutex::default(),
-            summary_rate: Mutex::new(summary_rate),
+            summary_rates: Mutex::new(summary),
         }
     }
 
@@ -200,13 +201,13 @@ impl CfFilters {
         self.by_id.publish(cf_filters);
     }
 
-    /// The rate that summary filters are built for.
-    pub(crate) fn summary_rate(&self) -> Rate {
-        *unpoisoned(self.summary_rate.lock())
+    /// The rates that summary filters are built for.
+    pub(crate) fn summary_rates(&self) -> SummaryRates {
+        *unpoisoned(self.summary_rates.lock())
     }
 
-    pub(crate) fn set_summary_rate(&self, rate: Rate) {
-        *unpoisoned(self.summary_rate.lock()) = rate;
+    pub(crate) fn set_summary_rates(&self, rates: SummaryRates) {
+        *unpoisoned(self.summary_rates.lock()) = rates;
     }
 }
 

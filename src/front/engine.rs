@@ -134,6 +134,8 @@ pub(crate) struct LiveSegment {
     pub(crate) are_entries_exact: bool,
     /// Level of the segment, if it is still in a level.
     pub(crate) level: Option<u32>,
+    /// Whether that is the last level of a leveled tree.
+    pub(crate) is_in_last_level: bool,
     /// From its smallest key to its largest, if known.
     pub(crate) range: Option<KeyRange>,
 }
@@ -156,6 +158,7 @@ impl LiveSegment {
             entries: 0,
             are_entries_exact: true,
             level: None,
+            is_in_last_level: false,
             range: None,
         }
     }

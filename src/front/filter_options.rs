@@ -85,8 +85,10 @@ impl FilterOptions {
         self
     }
 
-    /// Whether filters that are built from all keys at once are static: smaller, but slower to
-    /// probe and to build. Off by default.
+    /// Whether a summary filter that hardly grows is rebuilt as a static one: fewer bits for fewer
+    /// false positives, but two cache lines for a probe, and the store is read once more. Off by
+    /// default. At one percent it takes 11 bits per key, and one absent key in 2,000 passes; while
+    /// it grows it takes 10.3 bits, and its first stage passes one in 100.
     #[must_use]
     pub fn static_filters(mut self, are: bool) -> Self {
         self.static_filters = are;
@@ -118,8 +120,8 @@ impl FilterOptions {
     }
 
     /// The most memory for hashes while a static summary filter is built, in bits
-    /// ([`Bits::from_bytes`]); 8 bytes per key. By default 512 MiB, or one byte per key if that is
-    /// more.
+    /// ([`Bits::from_bytes`]); 8 bytes per key. By default one byte for each key, or 1 MiB if that
+    /// is more. The hashes of all keys are in a temporary file meanwhile.
     #[must_use]
     pub fn build_memory(mut self, memory: Bits) -> Self {
         self.build_memory = Some(memory);
@@ -171,7 +173,7 @@ impl FilterOptions {
     /// The size of the segment filters; `None` if there are none.
     fn segment_size(&self) -> Option<FilterSize> {
         match self.segments {
-            SegmentSize::Derived => Some(self.size.segment_part()),
+            SegmentSize::Derived => Some(self.size.segment_part(!self.static_filters)),
             SegmentSize::Off => None,
             SegmentSize::Set(size) => Some(size),
         }
@@ -180,11 +182,10 @@ impl FilterOptions {
     /// The settings of the filters of one column family, in a store that is open for writing. A
     /// rate that follows from bits per key takes a while to compute.
     pub(crate) fn resolved(&self) -> FrontOptions {
-        let is_static = self.static_filters;
         FrontOptions {
-            summary_rate: self.size.summary_rate(is_static),
-            segment_rate: self.segment_size().map(|size| size.segment_rate(is_static)),
-            static_filters: is_static,
+            summary: self.size.summary_rates(!self.static_filters),
+            segment_rate: self.segment_size().map(FilterSize::segment_rate),
+            filters_last_level: !self.static_filters,
             build_memory: self.build_memory,
             expected_keys: self.expected_keys,
             memory_budget: self.memory_budget.into(),

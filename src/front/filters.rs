@@ -117,7 +117,7 @@ impl Filters {
         (opening, cf_filter): (Opening, &Arc<CfFilter>),
         options: FrontOptions,
     ) -> Self {
-        let cf_filters = Arc::new(CfFilters::new(options.summary_rate));
+        let cf_filters = Arc::new(CfFilters::new(options.summary));
         let filters = Self::new(engine, opening, cf_filters, options);
         filters.insert(ONE_KEY_SPACE_ID, Arc::clone(cf_filter));
         filters
@@ -268,10 +268,10 @@ impl Filters {
 
     /// Changes the size of all filters, which are then rebuilt in the background.
     pub(crate) fn set_filter_size(&self, size: FilterSize) {
-        let is_static = self.options.static_filters;
-        self.cf_filters
-            .set_summary_rate(size.summary_rate(is_static));
-        let segments = size.segment_part().segment_rate(is_static);
+        let speed_over_memory = self.options.summary.at_rest.is_none();
+        let rates = size.summary_rates(speed_over_memory);
+        self.cf_filters.set_summary_rates(rates);
+        let segments = size.segment_part(speed_over_memory).segment_rate();
         for cf_filter in self.cf_filters.all() {
             let rate = cf_filter.segment_rate().map(|_| segments);
             cf_filter.set_segment_rate(rate);

@@ -99,14 +99,22 @@ impl KeyLog {
         }
     }
 
-    /// Passes all hashes to `take`, in runs. False if there is no log that is whole, or if it cannot
-    /// be read; `take` then got only some, and the log ends.
-    pub(crate) fn replay(&self, mut take: impl FnMut(&[KeyHash])) -> bool {
+    /// Where the log ends now, if it is whole.
+    pub(crate) fn end_of_whole(&self) -> Option<u64> {
+        let log = self.lock();
+        log.as_ref()
+            .filter(|log| log.is_whole)
+            .map(|log| log.length)
+    }
+
+    /// Passes the hashes up to the position `end` to `take`, in runs. False if there is no log that
+    /// is whole, or if it cannot be read; `take` then got only some, and the log ends.
+    pub(crate) fn replay(&self, end: u64, mut take: impl FnMut(&[KeyHash])) -> bool {
         let mut at = 0;
         loop {
             // Unlocked between two runs: flushes append meanwhile.
             let run = match self.lock().as_mut().filter(|log| log.is_whole) {
-                Some(log) if at == log.length => break,
+                Some(log) if at >= log.length.min(end) => break,
                 Some(log) => log.run_at(&mut at),
                 None => return false,
             };
@@ -234,7 +242,9 @@ mod tests {
 
     fn replayed(log: &KeyLog) -> Option<Vec<u64>> {
         let mut all = Vec::new();
-        let is_whole = log.replay(|run| all.extend(run.iter().map(|hash| hash.get())));
+        let is_whole = log.replay(u64::MAX, |run| {
+            all.extend(run.iter().map(|hash| hash.get()))
+        });
         is_whole.then_some(all)
     }
 

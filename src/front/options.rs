@@ -10,15 +10,15 @@ use crate::filter::{ScalableOptions, Stage};
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
 use crate::prefix::Prefixes;
-use crate::segment::SegmentBuilder;
 
 /// Settings of the filters of one database, resolved from the user's.
 #[derive(Clone, Debug)]
 pub(crate) struct FrontOptions {
-    pub(crate) summary_rate: Rate,
+    pub(crate) summary: SummaryRates,
     /// `None` leaves the engine's own filters in place.
     pub(crate) segment_rate: Option<Rate>,
-    pub(crate) static_filters: bool,
+    /// Whether the SSTs of the last level get segment filters too.
+    pub(crate) filters_last_level: bool,
     /// Bits of hashes in memory while a static summary filter is built.
     pub(crate) build_memory: Option<Bits>,
     pub(crate) expected_keys: Option<Items>,
@@ -40,6 +40,23 @@ pub(crate) struct FrontOptions {
     pub(crate) overhead: Bits,
     /// The prefixes of a column family's keys that its filters have too.
     pub(crate) prefixes: Arc<Prefixes>,
+}
+
+/// The false-positive rates of a summary filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SummaryRates {
+    /// Of all its stages together, while it grows.
+    pub(crate) growing: Rate,
+    /// Of the static stage that it begins with once it hardly grows; `None` if it never gets one.
+    pub(crate) at_rest: Option<Rate>,
+}
+
+impl SummaryRates {
+    /// The rate of the first stage while the filter grows. Unless it gets a static one, a
+    /// consolidated summary filter has only this stage.
+    pub(crate) fn first(self) -> Rate {
+        Tightening::Geometric(TIGHTENING).rate(self.growing, 0)
+    }
 }
 
 /// The memory budget of one database. Copies share it, and it may change.
@@ -148,33 +165,41 @@ impl FilterSize {
         }
     }
 
-    /// The rate of a summary filter of this size.
-    pub(crate) fn summary_rate(self, is_static: bool) -> Rate {
-        let first = match self.0 {
-            Size::Rate(rate) => return rate,
-            Size::BitsPerKey(bits) if is_static => static_rate_of(bits),
-            Size::BitsPerKey(bits) => growing_rate_of((bits / HEADROOM).max(1.0)),
+    /// The rates of a summary filter of this size.
+    pub(crate) fn summary_rates(self, speed_over_memory: bool) -> SummaryRates {
+        let of_first = |first: Rate| Rate::clamped(first.get() / (1.0 - TIGHTENING));
+        let (growing, at_rest) = match self.0 {
+            Size::Rate(rate) if speed_over_memory => (rate, rate),
+            Size::Rate(rate) => {
+                let at_rest = (rate.get() * AT_REST).max(Self::LEAST_RATE);
+                (of_first(rate), Rate::clamped(at_rest))
+            }
+            Size::BitsPerKey(bits) => {
+                let first = growing_rate_of((bits / HEADROOM).max(1.0));
+                (of_first(first), static_rate_of(bits))
+            }
         };
-        Rate::clamped(first.get() / (1.0 - TIGHTENING))
+        SummaryRates {
+            growing,
+            at_rest: (!speed_over_memory).then_some(at_rest),
+        }
     }
 
     /// The rate of a segment filter of this size.
-    pub(crate) fn segment_rate(self, is_static: bool) -> Rate {
+    pub(crate) fn segment_rate(self) -> Rate {
         match self.0 {
             Size::Rate(rate) => rate,
-            Size::BitsPerKey(bits) if is_static => static_rate_of(bits),
             Size::BitsPerKey(bits) => growing_rate_of(bits),
         }
     }
 
-    /// The size that segment filters have by default beside a summary filter of this size: its rate,
-    /// or as many bits per key.
+    /// The size that segment filters have by default beside a summary filter of this size: twice its
+    /// rate, or its rate if speed comes before memory; or as many bits per key.
     #[must_use]
-    pub fn segment_part(self) -> Self {
+    pub(crate) fn segment_part(self, speed_over_memory: bool) -> Self {
+        let part = if speed_over_memory { 1.0 } else { SEGMENT_PART };
         Self(match self.0 {
-            Size::Rate(rate) => Size::Rate(Rate::clamped(
-                (rate.get() * SEGMENT_PART).max(Self::LEAST_RATE),
-            )),
+            Size::Rate(rate) => Size::Rate(Rate::clamped(rate.get() * part)),
             bits @ Size::BitsPerKey(_) => bits,
         })
     }
@@ -205,22 +230,29 @@ const GROWTH: u32 = 2;
 /// keys that existed. With s = 2, one more key would triple the memory.
 const SECOND: u64 = 4;
 
-/// Tightening ratio r. A consolidated summary filter is one stage of rate P(1 - r) for as long as
-/// it can be: a quarter of the configured rate. What passes reads the engine, which takes as long as
-/// a hundred probes. With a larger r, a filter of two bits per key could not keep its rate. Later
-/// stages live only until the next consolidation.
+/// Tightening ratio r. A growing summary filter is one stage of rate P(1 - r) for as long as it can
+/// be. What passes reads the engine, which takes as long as a hundred probes. With a larger r, a
+/// filter of two bits per key could not keep its rate. Later stages live only until the next
+/// consolidation.
 const TIGHTENING: f64 = 0.74;
 
+/// The rate of a static summary filter, as a part of the configured rate. 0.05 % instead of 1 %
+/// takes 4 bits more per key; a miss that passes reads a block of the last level, whose SSTs have no
+/// filters.
+const AT_REST: f64 = 0.05;
+
 /// The rate of a segment filter, as a part of the configured rate. It decides how many SSTs are
-/// searched in vain for a key that exists, or that has passed the summary filter.
-const SEGMENT_PART: f64 = 1.0;
+/// searched in vain for a key that exists.
+const SEGMENT_PART: f64 = 2.0;
 
-/// Hashes in memory while a static summary filter is built, by default.
-const HASHES_AT_ONCE: u64 = 1 << 26;
+/// In a leveled tree, one key in so many is above the last level.
+const LEVEL_GROWTH: u64 = 10;
 
-/// By default a static summary filter is built in at most this many parts, so each SST is read at
-/// most this many times. An eighth of all hashes is one byte per key: as much as the summary filter
-/// itself.
+/// Hashes in memory while a static summary filter is built, at least: 1 MiB.
+const HASHES_AT_ONCE: u64 = 1 << 17;
+
+/// By default a static summary filter is built in at most this many parts, so its hashes take at
+/// most one byte per key in memory.
 const MOST_PARTS: u64 = 8;
 
 /// A summary filter that the budget makes smaller has at least this many bits per key. It then passes
@@ -228,18 +260,21 @@ const MOST_PARTS: u64 = 8;
 const LEAST_BITS: f64 = 4.0;
 const MOST_BITS: f64 = 256.0;
 
+/// The shares of the room for a summary filter that it may take.
+const SHARES: [f64; 3] = [1.0, 0.97, 0.9];
+
 /// A consolidated summary filter has room for this many times its keys before its second stage
 /// opens.
 const HEADROOM: f64 = 1.02;
 
 impl Default for FrontOptions {
-    /// One percent false positives, no memory budget.
+    /// One percent false positives, speed before memory, no memory budget.
     fn default() -> Self {
         let size = FilterSize::ONE_PERCENT;
         Self {
-            summary_rate: size.summary_rate(false),
-            segment_rate: Some(size.segment_part().segment_rate(false)),
-            static_filters: false,
+            summary: size.summary_rates(true),
+            segment_rate: Some(size.segment_part(true).segment_rate()),
+            filters_last_level: true,
             build_memory: None,
             expected_keys: None,
             memory_budget: None.into(),
@@ -272,37 +307,29 @@ impl FrontOptions {
         self.access == Access::Follow
     }
 
+    /// The same for summary filters that get a static stage.
+    #[cfg(test)]
+    pub(crate) fn at_rest(mut self) -> Self {
+        self.summary.at_rest = FilterSize::ONE_PERCENT.summary_rates(false).at_rest;
+        self
+    }
+
+    /// The same for summary filters that get no static stage.
+    pub(crate) fn growing(mut self) -> Self {
+        self.summary.at_rest = None;
+        self
+    }
+
     /// The size of a summary filter that is built for `keys` keys.
     pub(crate) fn summary_size(&self, keys: Items) -> Bits {
-        self.size_of_kind(self.static_filters, keys)
-    }
-
-    /// The size of a summary filter of `keys` keys whose first stage is static, or is not.
-    pub(crate) fn size_of_kind(&self, is_static: bool, keys: Items) -> Bits {
-        if is_static {
-            static_size(keys, self.first_rate())
-        } else {
-            self.stage_size(self.with_room(keys).max(self.first_stage()))
-        }
-    }
-
-    /// The size of the segment filter of an SST with `keys` keys.
-    pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
-        if self.static_filters && keys <= SegmentBuilder::MOST_STATIC {
-            static_size(keys, rate)
-        } else {
-            blocked::size_in_bits(keys, rate)
+        match self.summary.at_rest {
+            Some(rate) => static_size(keys, rate),
+            None => self.stage_size(self.with_room(keys).max(self.first_stage())),
         }
     }
 
     fn stage_size(&self, keys: Items) -> Bits {
-        blocked::size_in_bits(keys, self.first_rate())
-    }
-
-    /// The rate of a summary filter's first stage. A consolidated summary filter has only this
-    /// stage.
-    pub(crate) fn first_rate(&self) -> Rate {
-        Tightening::Geometric(TIGHTENING).rate(self.summary_rate, 0)
+        blocked::size_in_bits(keys, self.summary.first())
     }
 
     fn first_stage(&self) -> Items {
@@ -369,19 +396,26 @@ impl FrontOptions {
         if self.summary_size(keys) <= room {
             return self;
         }
-        let capacity = match self.static_filters {
-            true => keys,
-            false => self.with_room(keys).max(self.first_stage()),
+        let capacity = match self.summary.at_rest {
+            Some(_) => keys,
+            None => self.with_room(keys).max(self.first_stage()),
         };
         let bits_per_key = room.get() as f64 / capacity.get().max(1) as f64;
-        if !(LEAST_BITS..MOST_BITS).contains(&bits_per_key) {
-            return self;
-        }
-        let size = FilterSize(Size::BitsPerKey(bits_per_key));
-        Self {
-            summary_rate: size.summary_rate(self.static_filters),
-            ..self
-        }
+        let of_bits = |bits: f64| {
+            let size = FilterSize(Size::BitsPerKey(bits));
+            Self {
+                summary: size.summary_rates(self.summary.at_rest.is_none()),
+                ..self.clone()
+            }
+        };
+        // A small static stage takes more than its bits per key.
+        let tried = SHARES.map(|share| bits_per_key * share);
+        let usable = tried
+            .into_iter()
+            .filter(|bits| (LEAST_BITS..MOST_BITS).contains(bits));
+        let mut fitting = usable.map(of_bits);
+        let fitting = fitting.find(|options| options.summary_size(keys) <= room);
+        fitting.unwrap_or(self)
     }
 
     /// The options of a summary filter whose static first stage of `keys` keys is still to come.
@@ -400,7 +434,7 @@ impl FrontOptions {
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
         ScalableOptions {
-            rate: self.summary_rate,
+            rate: self.summary.growing,
             first,
             second: Some(self.second_stage(first)),
             growth: GROWTH,
@@ -412,18 +446,19 @@ impl FrontOptions {
 }
 
 /// The sizes of filters for `keys` keys: of a consolidated summary filter, and of the segment
-/// filters of SSTs that hold each key once.
+/// filters of SSTs that hold each key once, in a leveled tree.
 pub(crate) fn sizes_for(options: &FrontOptions, keys: Items) -> (Bits, Bits) {
-    let summary = match options.static_filters {
-        true => static_size(keys, options.first_rate()),
-        false => options.stage_size(with_headroom(keys)),
+    let summary = match options.summary.at_rest {
+        Some(rate) => static_size(keys, rate),
+        None => options.stage_size(with_headroom(keys)),
     };
-    let segments = match options.segment_rate {
-        Some(rate) if options.static_filters => static_size(keys, rate),
-        Some(rate) => blocked::size_in_bits(keys, rate),
-        None => Bits::new(0),
+    let filtered = match options.filters_last_level {
+        true => keys,
+        false => Items::new(keys.get() / LEVEL_GROWTH),
     };
-    (summary, segments)
+    let segments = options.segment_rate;
+    let segments = segments.map(|rate| blocked::size_in_bits(filtered, rate));
+    (summary, segments.unwrap_or_default())
 }
 
 /// The size of a static filter. If none of this rate exists, it is larger than any budget.
@@ -487,31 +522,15 @@ mod tests {
         assert_eq!(summary.first, Items::new(100));
     }
 
-    /// A filter that could never be built would be planned again and again.
-    #[test]
-    fn the_filter_of_a_table_takes_what_is_said_whatever_its_entries() {
-        let options = FrontOptions {
-            static_filters: true,
-            ..FrontOptions::default()
-        };
-        let [small, large] = [0, 1].map(|more| {
-            let entries = Items::new(SegmentBuilder::MOST_STATIC.get() + more);
-            let size = options.segment_size(entries, Rate::ONE_PERCENT);
-            size.per_key(entries)
-        });
-        assert!((6.7..6.9).contains(&small), "{small}");
-        assert!((9.6..11.0).contains(&large), "{large}");
-    }
-
     #[test]
     fn static_summary_is_built_in_as_many_parts_as_its_hashes_need() {
         let mut options = FrontOptions::default();
         let parts = |options: &FrontOptions, entries| options.static_parts(entries).get();
-        for (entries, expected) in [(0, 1), (1 << 26, 1), ((1 << 26) + 1, 2), (1 << 28, 4)] {
+        for (entries, expected) in [(0, 1), (1 << 17, 1), ((1 << 17) + 1, 2), (1 << 19, 4)] {
             assert_eq!(parts(&options, entries), expected, "{entries}");
         }
         assert_eq!(
-            [1 << 29, 1 << 36, u64::MAX].map(|n| parts(&options, n)),
+            [1 << 20, 1 << 36, u64::MAX].map(|n| parts(&options, n)),
             [8; 3]
         );
         options.build_memory = Some(Bits::from_bytes(80));
@@ -540,11 +559,15 @@ mod tests {
         let bits = [1.0, 1.01, 10.0, 256.0].map(|bits| FilterSize::bits_per_key(bits).unwrap());
         let rates = [1e-8, 0.01, 0.999].map(|rate| FilterSize::rate(rate).unwrap());
         for size in bits.into_iter().chain(rates) {
-            for is_static in [false, true] {
-                let segments = size.segment_part().segment_rate(is_static);
-                for rate in [size.summary_rate(is_static), segments] {
+            for speed in [false, true] {
+                let segments = size.segment_part(speed).segment_rate();
+                let SummaryRates { growing, at_rest } = size.summary_rates(speed);
+                for rate in [Some(growing), at_rest, Some(segments)]
+                    .into_iter()
+                    .flatten()
+                {
                     let is_kept = rate.get() >= FilterSize::LEAST_RATE;
-                    assert!(is_kept, "{size:?} {is_static} {rate}");
+                    assert!(is_kept, "{size:?} {speed} {rate}");
                 }
             }
         }

@@ -25,7 +25,9 @@ pub(crate) struct SegmentFilterBuild {
     wakeup: Arc<Wakeup>,
     id: SegmentId,
     prefixes: Arc<Prefixes>,
+    /// `None` if the SST gets no filter, or if it is finished.
     builder: Option<SegmentBuilder>,
+    gets_filter: bool,
     /// Gets the keys, if they may be in no other SST.
     key_log: Option<Arc<KeyLog>>,
 }
@@ -43,7 +45,21 @@ impl SegmentFilterBuild {
             id: builder.id(),
             prefixes: Arc::clone(builder.prefixes()),
             builder: Some(builder),
+            gets_filter: true,
             key_log,
+        }
+    }
+
+    /// The build of an SST that gets an id and no filter.
+    pub(crate) fn of_none(registry: Arc<Registry>, wakeup: Arc<Wakeup>, id: SegmentId) -> Self {
+        Self {
+            registry,
+            wakeup,
+            id,
+            prefixes: Arc::default(),
+            builder: None,
+            gets_filter: false,
+            key_log: None,
         }
     }
 
@@ -66,11 +82,11 @@ impl SegmentFilterBuild {
         }
     }
 
-    /// Seals the filter before the SST can become visible. Returns whether the SST may carry the
-    /// id. An SST whose filter could not be built carries it too; its filter is rebuilt later.
+    /// Seals the filter, if there is one, before the SST can become visible. Returns whether the SST
+    /// may carry the id. An SST whose filter could not be built carries it too; its filter is rebuilt later.
     pub(crate) fn finish(&mut self, entries: u64) -> bool {
         let Some(builder) = self.builder.take() else {
-            return false;
+            return !self.gets_filter;
         };
         if let Some(key_log) = &self.key_log {
             match builder.kept_hashes(entries) {

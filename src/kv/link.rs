@@ -170,6 +170,7 @@ impl<S: Store> Engine for Link<S> {
             entries: self.store.approximate_len().max(self.filtered_keys()),
             are_entries_exact: false,
             level: None,
+            is_in_last_level: false,
             range: None,
         }])
     }

@@ -124,7 +124,7 @@ impl LsmFilters {
     /// # Errors
     /// If the system has no randomness for an id.
     pub fn begin_segment(&self) -> io::Result<SegmentBuild> {
-        let build = self.cf.begin_table(TableOrigin::Unknown);
+        let build = self.cf.begin_table(TableOrigin::Unknown, false);
         let id = match &build {
             Some(build) => build.id(),
             None => SegmentId::random()?,

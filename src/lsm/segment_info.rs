@@ -45,6 +45,7 @@ impl SegmentInfo {
             entries: self.entries,
             are_entries_exact: true,
             level: self.level,
+            is_in_last_level: false,
             range: range.map(|(first, last)| KeyRange::new(first, last)),
         }
     }

@@ -3,7 +3,7 @@
 //! The number of keys is not known while an SST is written, so the filter must grow:
 //!
 //! - While budget and memory allow, the hashes are kept. Sealing then makes one stage of exactly
-//!   the right size, a static one if that is asked for.
+//!   the right size.
 //! - Past that, the hashes go into a scalable filter, which takes less memory. Sealing returns its
 //!   stages.
 //!
@@ -21,7 +21,7 @@ use crate::math::{Items, Rate};
 use crate::prefix::Prefixes;
 
 /// Number of hashes kept before the builder switches to a scalable filter: 64 MiB of them.
-const KEPT_HASHES: usize = SegmentBuilder::MOST_STATIC.get() as usize;
+const KEPT_HASHES: usize = 8 << 20;
 
 /// Collects the keys of one segment and seals its filter.
 #[derive(Debug)]
@@ -29,7 +29,6 @@ pub(crate) struct SegmentBuilder {
     id: SegmentId,
     hasher: KeyHasher,
     rate: Rate,
-    made_static: bool,
     hashes: Hashes,
     budget: usize,
     last: Option<KeyHash>,
@@ -50,9 +49,6 @@ enum Hashes {
 }
 
 impl SegmentBuilder {
-    /// Maximum number of entries of a segment whose filter can be static.
-    pub(crate) const MOST_STATIC: Items = Items::new(8 << 20);
-
     /// A builder for the segment with this id, whose filter is to have the false-positive rate
     /// `rate`.
     pub(crate) fn new(id: SegmentId, hasher: KeyHasher, rate: Rate) -> Self {
@@ -70,7 +66,6 @@ impl SegmentBuilder {
             id,
             hasher,
             rate,
-            made_static: false,
             hashes: Hashes::Kept(Vec::new()),
             budget,
             last: None,
@@ -78,14 +73,6 @@ impl SegmentBuilder {
             last_prefixes: Vec::new(),
             added: 0,
         }
-    }
-
-    /// Whether to make the filter static ([`Stage::ribbon`]) if the segment has at most
-    /// [`SegmentBuilder::MOST_STATIC`] entries.
-    #[must_use]
-    pub(crate) fn made_static(mut self, is: bool) -> Self {
-        self.made_static = is;
-        self
     }
 
     /// Adds these prefixes of each key too.
@@ -198,7 +185,6 @@ impl SegmentBuilder {
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);
         let chain = match self.hashes {
-            Hashes::Kept(kept) if self.made_static => one(Stage::ribbon(kept, self.rate).ok()?),
             Hashes::Kept(kept) => one(stage_of(&kept, self.rate)?),
             Hashes::Growing(grown) => {
                 Some(grown.into_chain()).filter(|chain| !chain.is_saturated())?

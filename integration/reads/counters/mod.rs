@@ -202,7 +202,7 @@ fn filters_of_any_settings_count_each_lookup_once() {
         sieve().audit(0),
         audited(),
         audited().adaptive_hits(true),
-        audited().static_filters(true),
+        audited().speed_over_memory(true),
         audited().memory_budget(Bits::new(4_096)),
         audited().transactions(Isolation::Optimistic),
     ];

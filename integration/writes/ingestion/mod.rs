@@ -362,8 +362,7 @@ fn unchanged_filters_are_not_stored_again() {
 #[test]
 fn consolidation_beside_ingestions_completes() {
     let home = tempfile::tempdir().unwrap();
-    let settings = sieve().static_filters(true);
-    let db = SieveDb::open(&options(), &settings, home.path().join("db")).unwrap();
+    let db = SieveDb::open(&options(), &sieve(), home.path().join("db")).unwrap();
     (10..200_000).for_each(|i| db.put(key(i), b"value").unwrap());
     db.flush().unwrap();
     cover(&db);

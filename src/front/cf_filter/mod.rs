@@ -56,7 +56,8 @@ pub(crate) struct CfFilter {
     key_log: Arc<KeyLog>,
     prefixes: Arc<Prefixes>,
     segment_rate: Mutex<Option<Rate>>,
-    static_filters: bool,
+    /// Whether the SSTs of the last level get segment filters too.
+    filters_last_level: bool,
     adaptive_hits: bool,
     counters: Counters,
     sample: Sampler,
@@ -100,7 +101,8 @@ impl CfFilter {
             key_log: Arc::default(),
             prefixes: Arc::clone(&options.prefixes),
             segment_rate: Mutex::new(options.segment_rate),
-            static_filters: options.static_filters,
+            // Scans within a prefix ask the filters of every level.
+            filters_last_level: options.filters_last_level || !options.prefixes.is_empty(),
             adaptive_hits: options.adaptive_hits,
             counters: Counters::new(),
             sample: Sampler::configured(options.audit),
@@ -276,8 +278,12 @@ impl CfFilter {
     // -------------------------------------------------------------- table capture and policy
 
     /// A filter for an SST that RocksDB starts to write; `None` if no segment filters are
-    /// configured.
-    pub(crate) fn begin_table(&self, origin: TableOrigin) -> Option<SegmentFilterBuild> {
+    /// configured. An SST of the last level may get an id alone.
+    pub(crate) fn begin_table(
+        &self,
+        origin: TableOrigin,
+        is_in_last_level: bool,
+    ) -> Option<SegmentFilterBuild> {
         let begun = self.segment_rate().zip(SegmentId::random().ok());
         let mut may_lack_keys = match origin {
             TableOrigin::Memtables => begun.is_none(),
@@ -295,10 +301,18 @@ impl CfFilter {
         let (rate, id) = begun?;
         let key_log = (origin == TableOrigin::Memtables).then(|| Arc::clone(&self.key_log));
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
-        let builder = SegmentBuilder::new(id, self.hasher, rate)
-            .made_static(self.static_filters)
-            .with_prefixes(&self.prefixes);
+        if !self.wants_segment_filter(is_in_last_level) && key_log.is_none() {
+            return Some(SegmentFilterBuild::of_none(registry, wakeup, id));
+        }
+        let builder = SegmentBuilder::new(id, self.hasher, rate).with_prefixes(&self.prefixes);
         Some(SegmentFilterBuild::new(registry, wakeup, builder, key_log))
+    }
+
+    /// Whether an SST of the last level of a leveled tree, or another, gets a filter. Nearly all keys
+    /// are in the last level: there a filter denies nothing to hits, and to misses only what has
+    /// passed the summary filter.
+    pub(crate) fn wants_segment_filter(&self, is_in_last_level: bool) -> bool {
+        self.filters_last_level || !is_in_last_level
     }
 
     /// The segment that a filter block names.
@@ -384,7 +398,7 @@ mod tests {
     #[test]
     fn fast_probe_agrees_with_all_filters_and_the_database() {
         let (engine, cf_filter) = engine_and_front();
-        let cf_filters = CfFilters::new(Rate::new(0.01).unwrap());
+        let cf_filters = CfFilters::new(FrontOptions::default().summary);
         cf_filters.insert(0, Arc::clone(&cf_filter));
         // With one stage, and then with several.
         for written in [100, 300_000_u32] {
@@ -419,7 +433,7 @@ mod tests {
     #[test]
     fn static_summary_agrees_with_the_database() {
         let (engine, cf_filter) = engine_and_front();
-        let cf_filters = CfFilters::new(Rate::new(0.01).unwrap());
+        let cf_filters = CfFilters::new(FrontOptions::default().summary);
         cf_filters.insert(0, Arc::clone(&cf_filter));
         let keys = |numbers: std::ops::Range<u32>| numbers.map(u32::to_be_bytes);
         let hashes = keys(0..2_000).map(|key| hasher().hash(&key).for_summary());
@@ -453,7 +467,7 @@ mod tests {
     #[test]
     fn a_front_that_is_taken_out_is_none_that_has_given_up() {
         let (_engine, cf_filter) = engine_and_front();
-        let cf_filters = CfFilters::new(Rate::ONE_PERCENT);
+        let cf_filters = CfFilters::new(FrontOptions::default().summary);
         cf_filters.insert(0, Arc::clone(&cf_filter));
         assert!(!cf_filters.any_is_disabled());
         cf_filters.withdraw_view(&cf_filter);

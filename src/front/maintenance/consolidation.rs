@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::coverage::{Hashes, is_covered};
 use super::growth::{self, KeySource};
+use super::static_stage::StaticKeys;
 use super::{Maintenance, TaskError};
 use crate::fault::fault;
 use crate::filter::Scalable;
@@ -17,7 +18,7 @@ use crate::front::maintenance::backoff::Backoff;
 use crate::front::options::FrontOptions;
 use crate::front::view::Coverage;
 use crate::hash::KeyHash;
-use crate::math::Items;
+use crate::math::{Items, Rate};
 use crate::rcu;
 use crate::segment::SegmentId;
 
@@ -42,6 +43,14 @@ impl ReadSegments {
             }),
         }
     }
+}
+
+/// A summary filter that is being built, which every write feeds.
+struct Rebuild {
+    new: Arc<Scalable>,
+    /// The rate of its static first stage, if that is still to come.
+    static_rate: Option<Rate>,
+    source: KeySource,
 }
 
 /// The keys that share a prefix, as long as nothing has counted them.
@@ -69,13 +78,15 @@ impl Maintenance {
             return false;
         }
         let summary = cf_filter.view().summary;
-        growth::end_useless_log(cf_filter, &summary, quiet);
         let mut lacks_prefixes = cf_filter.lacks_prefixes();
         fault!(PrefixesNeverCompleted, lacks_prefixes = false);
         let due = growth::is_outgrown(&summary, cf_filter.key_log())
             || lacks_prefixes
-            || (quiet && self.would_shrink(cf_filter, &summary))
+            || (self.hardly_grows(cf_filter, quiet) && self.would_shrink(cf_filter, &summary))
             || (summary.is_saturated() && self.has_room_again(cf_filter));
+        if !due {
+            growth::end_useless_log(cf_filter, &summary, quiet);
+        }
         if quiet && !due && !summary.is_saturated() {
             // Skips the check until the next write; it may have to list all SSTs.
             cf_filter.note_consolidated(Some(now));
@@ -87,9 +98,9 @@ impl Maintenance {
     /// configured kind.
     fn would_shrink(&self, cf_filter: &CfFilter, summary: &Scalable) -> bool {
         fault!(NoConsolidationAtPause, return false);
-        let is_another_kind = self.options.static_filters && !summary.begins_static();
         let others = self.cf_filters.size_of_summaries(Some(cf_filter));
         let options = self.summary_options().fitting(summary.items(), others);
+        let is_another_kind = options.summary.at_rest.is_some() != summary.begins_static();
         is_oversized(summary, &options) || (summary.items() > Items::new(0) && is_another_kind)
     }
 
@@ -113,7 +124,7 @@ impl Maintenance {
     /// The settings with the current summary rate and number of column families.
     pub(super) fn summary_options(&self) -> FrontOptions {
         FrontOptions {
-            summary_rate: self.cf_filters.summary_rate(),
+            summary: self.cf_filters.summary_rates(),
             ..self.options.clone()
         }
         .shared_by(self.cf_filters.all().len(), self.cf_filters.overhead())
@@ -136,7 +147,8 @@ impl Maintenance {
         cf_filter.note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);
         let is_growing = are_writers_busy && growth::is_outgrown(&old, cf_filter.key_log());
-        let new = Arc::new(self.new_summary(cf_filter, &old, is_growing)?);
+        let rebuild = self.new_summary(cf_filter, &old, is_growing)?;
+        let new = &rebuild.new;
         let mut has_no_room = new.is_saturated() && cf_filter.is_complete_by_construction();
         fault!(RebuiltWithoutRoom, has_no_room = false);
         if has_no_room {
@@ -150,25 +162,20 @@ impl Maintenance {
             }
             return Ok(());
         }
-        let source = if is_growing {
-            self.source_to_grow(cf_filter)
-        } else {
-            KeySource::Tables { logged: false }
-        };
-        let mut fed = vec![Arc::clone(&old), Arc::clone(&new)];
-        fault!(OldSummaryNotFed, fed = vec![Arc::clone(&new)]);
+        let mut fed = vec![Arc::clone(&old), Arc::clone(new)];
+        fault!(OldSummaryNotFed, fed = vec![Arc::clone(new)]);
         let outcome = match cf_filter.feed(fed) {
-            true => self.fill_and_publish(cf_filter, &new, source, backoff),
+            true => self.fill_and_publish(cf_filter, &rebuild, backoff),
             false => Err(TaskError::Unawaited(cf_filter.name().to_owned())),
         };
-        if source == (KeySource::Tables { logged: true }) {
+        if rebuild.source == (KeySource::Tables { logged: true }) {
             match &outcome {
                 Ok(()) => cf_filter.key_log().complete(),
                 Err(_) => cf_filter.key_log().end(),
             }
         }
-        let mut kept = if outcome.is_ok() { &new } else { &old };
-        fault!(UnfinishedSummaryFed, kept = &new);
+        let mut kept = if outcome.is_ok() { new } else { &old };
+        fault!(UnfinishedSummaryFed, kept = new);
         cf_filter.feed(vec![Arc::clone(kept)]);
         if outcome.is_ok() {
             cf_filter.note_consolidated(Some(now));
@@ -187,7 +194,7 @@ impl Maintenance {
         cf_filter: &CfFilter,
         old: &Scalable,
         is_growing: bool,
-    ) -> Result<Scalable, TaskError> {
+    ) -> Result<Rebuild, TaskError> {
         let entries = self.entries(cf_filter)?;
         let hashes = entries + self.estimated_prefixes(cf_filter)?;
         // A summary filter that is complete by construction took every key once, unless it is
@@ -203,18 +210,34 @@ impl Maintenance {
         } else {
             hashes
         };
-        let room = if is_growing { growth::room(keys) } else { 0 };
+        let room = match options.summary.at_rest {
+            _ if is_growing => growth::room(keys),
+            // The count may be a little too low, and a static stage takes what its keys need.
+            Some(_) => keys / 64,
+            None => 0,
+        };
+        let options = if is_growing {
+            options.growing()
+        } else {
+            options
+        };
         let (keys, others) = (
             Items::new(keys + room),
             self.cf_filters.size_of_summaries(Some(cf_filter)),
         );
         let options = options.fitting(keys, others);
         let imprint = cf_filter.hasher().imprint().for_summary();
-        Ok(if options.static_filters {
+        let static_rate = options.summary.at_rest;
+        let new = if static_rate.is_some() {
             let size = options.summary_size(keys);
             Scalable::with_pending_first(imprint, options.static_summary(keys, others), size)
         } else {
             Scalable::new(imprint, options.summary(options.with_room(keys), others))
+        };
+        Ok(Rebuild {
+            new: Arc::new(new),
+            static_rate,
+            source: self.source_of_keys(cf_filter, is_growing, static_rate.map(|_| entries)),
         })
     }
 
@@ -260,21 +283,21 @@ impl Maintenance {
     fn fill_and_publish(
         &self,
         cf_filter: &CfFilter,
-        new: &Arc<Scalable>,
-        source: KeySource,
+        rebuild: &Rebuild,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         fault!(MemtablesReadLast, {
-            let read = self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?;
-            self.memtable_hashes(cf_filter, new, source)?;
+            let Rebuild { new, source, .. } = rebuild;
+            let read = self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), *source)?;
+            self.memtable_hashes(cf_filter, rebuild)?;
             return match self.publish_consolidated(cf_filter, new, &read)? {
                 true => Ok(()),
                 false => Err(TaskError::Overtaken),
             };
         });
         // Memtables first: a flush in between moves keys to an SST that is listed.
-        let in_memtables = self.memtable_hashes(cf_filter, new, source)?;
-        self.insert_ssts_and_publish(cf_filter, new, in_memtables, source, backoff)
+        let in_memtables = self.memtable_hashes(cf_filter, rebuild)?;
+        self.insert_ssts_and_publish(cf_filter, rebuild, &in_memtables, backoff)
     }
 
     /// Inserts the keys of all memtables into a summary filter that every write feeds; returns them
@@ -283,14 +306,14 @@ impl Maintenance {
     fn memtable_hashes(
         &self,
         cf_filter: &CfFilter,
-        new: &Scalable,
-        source: KeySource,
+        rebuild: &Rebuild,
     ) -> Result<Vec<KeyHash>, TaskError> {
         fault!(MemtablesUnread, return Ok(Vec::new()));
+        let Rebuild { new, source, .. } = rebuild;
         let is_for_later = new.is_first_pending();
         let (mut for_later, mut room) = (Vec::new(), Ok(()));
         // One may have been written to an SST before the log began, and the SST be installed later.
-        let mut is_logged = source == KeySource::Tables { logged: true };
+        let mut is_logged = *source == KeySource::Tables { logged: true };
         fault!(MemtablesNotLogged, is_logged = false);
         let mut hashes = Hashes::new(cf_filter, |hashes: &[KeyHash]| {
             if is_logged {
@@ -347,21 +370,25 @@ impl Maintenance {
     fn insert_ssts_and_publish(
         &self,
         cf_filter: &CfFilter,
-        new: &Arc<Scalable>,
-        in_memtables: Vec<KeyHash>,
-        source: KeySource,
+        rebuild: &Rebuild,
+        in_memtables: &[KeyHash],
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
-        let replayed = match source {
-            KeySource::Log => self.insert_logged_keys(new, cf_filter)?,
-            KeySource::Tables { .. } => None,
+        let (new, source) = (&rebuild.new, rebuild.source);
+        let static_keys = rebuild
+            .static_rate
+            .map(|rate| StaticKeys { rate, in_memtables });
+        let replayed = match (source, &static_keys) {
+            (KeySource::Log, Some(keys)) => self.complete_from_log(cf_filter, new, keys)?,
+            (KeySource::Log, None) => self.insert_logged_keys(new, cf_filter)?,
+            (KeySource::Tables { .. }, _) => None,
         };
-        let mut absorbed = match replayed {
-            Some(absorbed) => absorbed,
-            None if new.is_first_pending() => {
-                self.complete(cf_filter, new, &in_memtables, backoff)?
+        let mut absorbed = match (replayed, &static_keys) {
+            (Some(absorbed), _) => absorbed,
+            (None, Some(keys)) => self.complete_from_tables(cf_filter, new, keys, backoff)?,
+            (None, None) => {
+                self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?
             }
-            None => self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?,
         };
         // External writes that arrived meanwhile are read too, without reading the other SSTs
         // again.
@@ -474,15 +501,14 @@ const RATE_OF_STAGES: f64 = 1.7;
 /// have much fewer false positives, or take a quarter less memory. Second stages are a quarter of the
 /// first, so all keys are read once for each quarter of growth.
 fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
-    if summary.predicted_rate() > options.summary_rate.get() * 1.01 {
+    let rates = options.summary;
+    if summary.predicted_rate() > rates.growing.get() * 1.01 {
         return true;
     }
-    // A static stage takes no keys, so the stage beside it was planned from the start.
-    let planned = if summary.begins_static() { 2 } else { 1 };
-    summary.stages() > planned && {
-        let right = options.size_of_kind(summary.begins_static(), summary.items());
+    summary.stages() > growth::planned_stages(summary) && {
+        let right = options.summary_size(summary.items());
         summary.size().get() > right.get() + right.get() / 3
-            || summary.predicted_rate() > options.first_rate().get() * RATE_OF_STAGES
+            || summary.predicted_rate() > rates.first().get() * RATE_OF_STAGES
     }
 }
 
@@ -552,8 +578,8 @@ mod tests {
     #[test]
     fn a_static_summary_is_outgrown_by_a_quarter_of_its_keys_and_not_by_the_first() {
         const FIRST: u64 = 1_200_000;
-        let options = SieveOptions::default().static_filters(true).resolved();
-        let rate = options.first_rate();
+        let options = SieveOptions::default().resolved();
+        let rate = options.summary.at_rest.unwrap();
         let keys = Items::new(FIRST);
         let size = options.summary_size(keys);
         let summary = options.static_summary(keys, Bits::new(0));
@@ -626,15 +652,15 @@ mod tests {
     fn an_idle_database_is_not_asked_again() {
         let home = tempfile::tempdir().unwrap();
         drop(consolidated(home.path()));
-        let sieve = SieveOptions::default().static_filters(true).audit(0);
-        for sieve in [SieveOptions::default().audit(0), sieve] {
+        let fast = SieveOptions::default().speed_over_memory(true).audit(0);
+        for sieve in [fast, SieveOptions::default().audit(0)] {
             let db = SieveDb::open(&Options::default(), &sieve, home.path()).unwrap();
             let cf_filter = db.cf_filters().all().remove(0);
             let now = cf_filter.write_position(db.latest_sequence_number(), None);
             wait_until("at rest", || cf_filter.is_consolidated(now));
             assert_eq!(
                 cf_filter.view().summary.begins_static(),
-                sieve.resolved().static_filters
+                sieve.resolved().summary.at_rest.is_some()
             );
             assert!(!db.filter_answer(7_u32.to_be_bytes()).is_absent());
         }

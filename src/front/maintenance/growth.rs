@@ -1,8 +1,11 @@
 //! A summary filter that grows while writers are busy: when it is rebuilt at a larger size, and from
 //! what.
 
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
 use super::consolidation::ReadSegments;
-use super::{Maintenance, TaskError};
+use super::{Maintenance, PATIENCE, TaskError};
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::cf_filter::CfFilter;
@@ -38,11 +41,61 @@ pub(super) enum KeySource {
     },
 }
 
+/// A column family that takes so long to grow by a quarter hardly grows: its summary filter is made
+/// as small as that of one at rest. At this pace that is done every ten minutes at most.
+const AT_REST: Duration = Duration::from_secs(600);
+
+/// How fast a summary filter takes new keys, measured over at least [`PATIENCE`].
+pub(super) struct Pace {
+    since: Instant,
+    keys: Items,
+    is_slow: bool,
+}
+
+impl Pace {
+    fn from_now(summary: &Scalable) -> Self {
+        Self {
+            since: Instant::now(),
+            keys: summary.items(),
+            is_slow: false,
+        }
+    }
+
+    fn measure(&mut self, summary: &Scalable) {
+        let (elapsed, keys) = (self.since.elapsed(), summary.items());
+        if elapsed >= PATIENCE {
+            // Fewer than before: it was rebuilt.
+            let new = keys.get().saturating_sub(self.keys.get()) as f64;
+            let per_second = new / elapsed.as_secs_f64();
+            let is_slow = per_second * AT_REST.as_secs_f64() <= (keys.get() / 4) as f64;
+            *self = Self {
+                is_slow,
+                ..Self::from_now(summary)
+            };
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+}
+
 /// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
 pub(super) fn is_outgrown(summary: &Scalable, key_log: &KeyLog) -> bool {
     fault!(NoConsolidationBesideWriters, return false);
     let is_cheap = summary.items() >= WORTH_ONE_STAGE && key_log.is_whole();
-    summary.stages() > if is_cheap { 1 } else { STAGES }
+    let most = if is_cheap {
+        planned_stages(summary)
+    } else {
+        STAGES
+    };
+    summary.stages() > most
+}
+
+/// The stages that a summary filter has before it outgrows its size. A static stage takes no keys, so
+/// the one beside it was planned from the start.
+pub(super) fn planned_stages(summary: &Scalable) -> usize {
+    if summary.begins_static() { 2 } else { 1 }
 }
 
 /// The keys that a summary filter of `keys` keys has room for besides, if it grows.
@@ -110,18 +163,42 @@ impl Maintenance {
     fn begin_log(&self, cf_filter: &CfFilter) -> bool {
         let is_wanted = self.options.access == Access::Write
             && !self.options.read_only_filters
-            && !self.options.static_filters
             && cf_filter.segment_rate().is_some();
         is_wanted && cf_filter.key_log().begin(self.filter_store.folder().path())
     }
 
-    /// Where a summary filter that has outgrown its size gets its keys.
-    pub(super) fn source_to_grow(&self, cf_filter: &CfFilter) -> KeySource {
-        match cf_filter.key_log().is_whole() {
-            true => KeySource::Log,
-            false => KeySource::Tables {
-                logged: self.begin_log(cf_filter),
+    /// Where a summary filter gets its keys. A log may have keys several times, and keys that are
+    /// deleted: one that does not grow is built from a log of at most `most` keys.
+    pub(super) fn source_of_keys(
+        &self,
+        cf_filter: &CfFilter,
+        is_growing: bool,
+        most: Option<u64>,
+    ) -> KeySource {
+        let key_log = cf_filter.key_log();
+        match key_log.len().filter(|_| key_log.is_whole()) {
+            Some(logged) if is_growing || most.is_some_and(|most| logged <= most) => KeySource::Log,
+            _ => KeySource::Tables {
+                logged: is_growing && self.begin_log(cf_filter),
             },
+        }
+    }
+
+    /// Whether a column family would take [`AT_REST`] to grow by a quarter, or longer.
+    pub(super) fn hardly_grows(&self, cf_filter: &CfFilter, quiet: bool) -> bool {
+        quiet || self.paces.get(cf_filter.name()).is_some_and(Pace::is_slow)
+    }
+
+    /// Measures how fast the column families grow.
+    pub(super) fn measure_paces(&mut self) {
+        let all = self.cf_filters.all();
+        let names: HashSet<&str> = all.iter().map(|cf_filter| cf_filter.name()).collect();
+        self.paces.retain(|name, _| names.contains(&**name));
+        for cf_filter in &all {
+            let pace = self.paces.entry(cf_filter.name().to_owned());
+            let summary = cf_filter.view().summary;
+            pace.or_insert_with(|| Pace::from_now(&summary))
+                .measure(&summary);
         }
     }
 
@@ -134,7 +211,8 @@ impl Maintenance {
     ) -> Result<Option<ReadSegments>, TaskError> {
         // Before the log is read: external writes that come meanwhile are not in it.
         let (mut epoch, mut read) = self.list_in_epoch(cf_filter)?;
-        let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
+        let log = cf_filter.key_log();
+        let is_whole = log.replay(u64::MAX, |hashes| new.insert_many(hashes));
         fault!(
             ListedAfterReplay,
             (epoch, read) = self.list_in_epoch(cf_filter)?

@@ -36,6 +36,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::budget::room;
+use self::growth::Pace;
 use self::live::LiveSegments;
 use self::sweep::Sweeper;
 use crate::fault::fault;
@@ -82,6 +83,8 @@ pub(crate) enum TaskError {
     Panicked,
     #[error("no memory for the hashes of the static summary filter of {cf:?}: {source}")]
     Hashes { cf: String, source: TryReserveError },
+    #[error("the hashes of the keys of {0:?} cannot be kept in a file; its summary filter stays")]
+    Spool(String),
     #[error("no static summary of {cf:?}: {source}")]
     Static { cf: String, source: StageError },
     #[error("told to stop")]
@@ -113,6 +116,8 @@ pub(crate) struct Maintenance {
     latest: (Vec<WritePosition>, Instant),
     /// By column family name. A column family without a failure has no entry.
     backoffs: HashMap<String, Backoff>,
+    /// By column family name.
+    paces: HashMap<String, Pace>,
     scrubber: Scrubber,
 }
 
@@ -145,6 +150,7 @@ impl Maintenance {
             wakeup,
             latest: (Vec::new(), Instant::now()),
             backoffs: HashMap::new(),
+            paces: HashMap::new(),
             scrubber,
         }
     }
@@ -166,6 +172,7 @@ impl Maintenance {
         self.scrub_in_turn();
         let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
         let quiet = self.is_quiet();
+        self.measure_paces();
         if !called && !self.something_is_due(quiet) {
             return true;
         }
@@ -319,7 +326,7 @@ impl Maintenance {
         if cf_filter.is_disabled() {
             return Ok(());
         }
-        self.load_filters(tables);
+        self.load_filters(cf_filter, tables);
         self.publish_known(cf_filter, epoch, tables);
         self.log_keys_from_the_start(cf_filter, tables)?;
         if self.options.read_only_filters && !self.options.is_secondary() {
@@ -335,7 +342,7 @@ impl Maintenance {
                 let called =
                     requests.consolidate && Arc::ptr_eq(&before, &cf_filter.view().summary);
                 if self.may_consolidate() && (called || due) {
-                    let are_writers_busy = !called && !quiet;
+                    let are_writers_busy = !called && !self.hardly_grows(cf_filter, quiet);
                     self.consolidate(cf_filter, are_writers_busy, backoff)?;
                 }
                 Ok(())

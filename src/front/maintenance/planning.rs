@@ -27,6 +27,8 @@ pub enum FilterPlan {
     Rebuild,
     /// The budget has no room for one: lookups read the SST.
     Drop,
+    /// The SST is in the last level of a leveled tree, where filters do not pay.
+    None,
 }
 
 impl FilterPlan {
@@ -58,6 +60,7 @@ impl fmt::Display for FilterPlan {
             Self::Keep => "keep",
             Self::Rebuild => "rebuild from the keys on disk",
             Self::Drop => "drop: the budget has no room",
+            Self::None => "none: it is in the last level",
         })
     }
 }

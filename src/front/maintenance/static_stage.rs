@@ -1,169 +1,118 @@
-//! Builds the static first stage of a summary filter from the keys of memtables and SSTs. If memory does
-//! not hold all hashes at once, they are split into parts, and the SSTs are read once for each
-//! part.
+//! Builds the static first stage of a summary filter from the hashes of all keys, which are in a
+//! file: the log of keys, or one that is made from the SSTs. If memory does not hold all hashes at
+//! once, the stage is built in parts, and the file is read once for each part.
 
 use std::collections::HashSet;
-use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use super::consolidation::ReadSegments;
-use super::growth::KeySource;
 use super::{Maintenance, TaskError};
-use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::front::cf_filter::CfFilter;
-use crate::front::engine::LiveSegment;
+use crate::front::key_log::KeyLog;
 use crate::front::maintenance::backoff::Backoff;
 use crate::hash::KeyHash;
 use crate::math::Rate;
 
+/// Bytes of a hash in memory.
+const HASH: u64 = size_of::<KeyHash>() as u64;
+
+/// What a static stage gets beside the keys of SSTs.
+pub(super) struct StaticKeys<'a> {
+    pub(super) rate: Rate,
+    pub(super) in_memtables: &'a [KeyHash],
+}
+
 impl Maintenance {
-    /// Reads all live SSTs into the static first stage of a summary filter, which also gets
-    /// `in_memtables`.
-    pub(super) fn complete(
+    /// Puts the static first stage into a summary filter, with the keys of the log and of memtables.
+    /// `None` if the log has ended.
+    pub(super) fn complete_from_log(
         &self,
         cf_filter: &CfFilter,
-        new: &Arc<Scalable>,
-        in_memtables: &[KeyHash],
+        new: &Scalable,
+        keys: &StaticKeys<'_>,
+    ) -> Result<Option<ReadSegments>, TaskError> {
+        // Before the log is read: external writes that come meanwhile are not in it.
+        let (epoch, read) = self.list_in_epoch(cf_filter)?;
+        let stage = self.static_stage(cf_filter, cf_filter.key_log(), keys)?;
+        Ok(stage.map(|stage| {
+            new.complete(stage);
+            ReadSegments {
+                epoch,
+                read,
+                quarantine: Vec::new(),
+            }
+        }))
+    }
+
+    /// The same with the keys of all live SSTs.
+    pub(super) fn complete_from_tables(
+        &self,
+        cf_filter: &CfFilter,
+        new: &Scalable,
+        keys: &StaticKeys<'_>,
         backoff: &mut Backoff,
     ) -> Result<ReadSegments, TaskError> {
-        let entries = self.entries(cf_filter)?;
-        let tables = self.list(cf_filter)?;
-        let mut readings = Readings {
-            maintenance: self,
-            cf_filter,
-            backoff,
-            new,
-            in_memtables,
-            parts: self.options.static_parts(entries),
-            entries,
-            rate: self.summary_options().first_rate(),
-            first_listed: tables.iter().map(|table| &*table.path).collect(),
-            last: None,
-            for_all_parts: HashSet::new(),
-        };
-        new.complete(readings.make_filter()?);
-        readings.conclude()
-    }
-}
-
-/// The state of reading all live SSTs, once for each part of the hashes.
-struct Readings<'a> {
-    maintenance: &'a Maintenance,
-    cf_filter: &'a CfFilter,
-    backoff: &'a mut Backoff,
-    /// The summary filter, which writes already feed.
-    new: &'a Scalable,
-    in_memtables: &'a [KeyHash],
-    parts: NonZeroU64,
-    entries: u64,
-    rate: Rate,
-    /// The paths of the SSTs that existed before the first read.
-    first_listed: HashSet<&'a str>,
-    /// The result of the last read.
-    last: Option<ReadSegments>,
-    /// The paths of the SSTs that were read for every part so far.
-    for_all_parts: HashSet<String>,
-}
-
-impl Readings<'_> {
-    fn make_filter(&mut self) -> Result<Stage, TaskError> {
-        if self.parts.get() == 1 {
-            let hashes = self.take(|_| true)?;
-            return Stage::ribbon(hashes, self.rate).map_err(|source| self.no_stage(source));
+        let lost = || TaskError::Spool(cf_filter.name().to_owned());
+        let spool = KeyLog::default();
+        if !spool.begin(self.filter_store.folder().path()) {
+            return Err(lost());
         }
-        let mut builder = RibbonBuilder::new(self.parts, self.rate);
-        while !builder.is_complete() {
-            let hashes = self.take(|hash| builder.is_next(hash))?;
-            let added = builder.with_part(hashes);
-            builder = added.map_err(|source| self.no_stage(source))?;
-        }
-        builder.finish().map_err(|source| self.no_stage(source))
-    }
-
-    /// Reads all live SSTs for a part; returns the hashes of their keys, and of those in memtables,
-    /// that are `of_part`.
-    ///
-    /// For SSTs that appeared after the first listing, skips keys that a later stage may have: all
-    /// that is written and flushed meanwhile might not fit into memory.
-    fn take(&mut self, of_part: impl Fn(KeyHash) -> bool) -> Result<Vec<KeyHash>, TaskError> {
-        let (cf_filter, new, first_listed) = (self.cf_filter, self.new, &self.first_listed);
-        let no_room = |source| TaskError::Hashes {
-            cf: cf_filter.name().to_owned(),
-            source,
-        };
-        let share = self.entries / self.parts;
-        // One hash over the capacity would move them all, and a part may exceed its share a little.
-        let room = share.saturating_add(share / 64);
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        let mut taken = Vec::new();
-        taken.try_reserve_exact(room).map_err(no_room)?;
-        let in_memtables = self.in_memtables.iter().copied();
-        let in_memtables = in_memtables.filter(|&hash| of_part(hash));
-        taken
-            .try_reserve(in_memtables.clone().count())
-            .map_err(no_room)?;
-        taken.extend(in_memtables);
-        let mut room = Ok(());
-        let add = |table: &LiveSegment, hashes: &[KeyHash]| {
-            if room.is_ok() {
-                room = taken.try_reserve(hashes.len());
-            }
-            if room.is_err() {
-                return;
-            }
-            let is_whole = first_listed.contains(&*table.path);
-            for &hash in hashes.iter().filter(|&&hash| of_part(hash)) {
-                // All versions of a key are adjacent in an SST.
-                let is_same = taken.last() == Some(&hash);
-                if !is_same && (is_whole || !new.may_have_in_a_stage(hash)) {
-                    taken.push(hash);
-                }
-            }
-        };
+        let mut last = None;
         let none = HashSet::new();
-        let absorbed = self
-            .maintenance
-            .read_all_keys(cf_filter, self.backoff, none, add)?;
-        room.map_err(no_room)?;
-        // Fail here: otherwise all other parts would be read for nothing.
+        let absorbed = self.read_all_keys(cf_filter, backoff, none, |_, hashes| {
+            // All versions of a key are adjacent in an SST.
+            let new = hashes.iter().copied();
+            spool.append(new.filter(|&hash| last.replace(hash) != Some(hash)));
+        })?;
         absorbed.check_needed_segments(cf_filter)?;
-        let mut is_first = self.last.is_none();
-        fault!(PartlyReadSstCovered, is_first = true);
-        let paths = absorbed.read.iter().map(|table| &table.path);
-        let for_all = paths.filter(|&path| is_first || self.for_all_parts.contains(path));
-        self.for_all_parts = for_all.cloned().collect();
-        self.last = Some(absorbed);
-        Ok(taken)
+        spool.complete();
+        let stage = self.static_stage(cf_filter, &spool, keys)?;
+        new.complete(stage.ok_or_else(lost)?);
+        Ok(absorbed)
     }
 
-    /// Whether an SST was read for all parts.
-    fn are_of(&self, table: &LiveSegment) -> bool {
-        self.for_all_parts.contains(&table.path)
-    }
-
-    /// Inserts all keys of the SSTs that appeared between two parts.
-    fn conclude(mut self) -> Result<ReadSegments, TaskError> {
-        match self.last.take() {
-            Some(last) if last.read.iter().all(|table| self.are_of(table)) => Ok(last),
-            _ => {
-                let read = self.for_all_parts;
-                self.maintenance.insert_all_keys(
-                    self.new,
-                    self.cf_filter,
-                    self.backoff,
-                    read,
-                    KeySource::Tables { logged: false },
-                )
+    /// A static stage of these keys. `None` if the log of some has ended.
+    fn static_stage(
+        &self,
+        cf_filter: &CfFilter,
+        log: &KeyLog,
+        keys: &StaticKeys<'_>,
+    ) -> Result<Option<Stage>, TaskError> {
+        let cf = || cf_filter.name().to_owned();
+        let no_stage = |source: StageError| TaskError::Static { cf: cf(), source };
+        let no_room = |source| TaskError::Hashes { cf: cf(), source };
+        let Some(end) = log.end_of_whole() else {
+            return Ok(None);
+        };
+        let most = end / HASH + keys.in_memtables.len() as u64;
+        let parts = self.options.static_parts(most);
+        let share = usize::try_from(most / parts).unwrap_or(usize::MAX);
+        let mut builder = RibbonBuilder::new(parts, keys.rate);
+        while !builder.is_complete() {
+            if self.wakeup.stopping() {
+                return Err(TaskError::Stopped);
             }
+            let mut part = Vec::new();
+            // One hash over the capacity would move them all, and a part may exceed its share a little.
+            let mut room = part.try_reserve_exact(share.saturating_add(share / 64));
+            let mut take = |hashes: &[KeyHash]| {
+                for &hash in hashes.iter().filter(|&&hash| builder.is_next(hash)) {
+                    if room.is_ok() {
+                        room = part.try_reserve(1);
+                    }
+                    if room.is_ok() {
+                        part.push(hash);
+                    }
+                }
+            };
+            take(keys.in_memtables);
+            if !log.replay(end, take) {
+                return Ok(None);
+            }
+            room.map_err(no_room)?;
+            builder = builder.with_part(part).map_err(no_stage)?;
         }
-    }
-
-    fn no_stage(&self, source: StageError) -> TaskError {
-        TaskError::Static {
-            cf: self.cf_filter.name().to_owned(),
-            source,
-        }
+        builder.finish().map(Some).map_err(no_stage)
     }
 }
 
@@ -182,7 +131,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     fn settings() -> SieveOptions {
-        SieveOptions::default().audit(0).static_filters(true)
+        SieveOptions::default().audit(0)
     }
 
     /// A database of overlapping SSTs, whose summary filter is built from `at_once` hashes at a

@@ -10,7 +10,7 @@ use crate::front::engine::{EngineError, LiveSegment};
 use crate::front::maintenance::backoff::Backoff;
 use crate::front::maintenance::planning::FilterPlan;
 use crate::front::sorted_runs::{SortedRuns, WithRange};
-use crate::math::{Bits, Items};
+use crate::math::{Bits, Items, blocked};
 use crate::segment::SegmentBuilder;
 
 /// If more SSTs than this overlap at one key, no line is prefetched: sorting them into runs takes
@@ -28,10 +28,16 @@ fn most_bits(entries: u64) -> Bits {
 }
 
 impl Maintenance {
-    pub(super) fn load_filters(&self, tables: &[LiveSegment]) {
+    /// Loads the segment filters that are stored, and drops those of SSTs that came into the last
+    /// level with one.
+    pub(super) fn load_filters(&self, cf_filter: &CfFilter, tables: &[LiveSegment]) {
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
+            if !cf_filter.wants_segment_filter(table.is_in_last_level) {
+                segment.drop_filter();
+                continue;
+            }
             if segment.filter().is_some() {
                 continue;
             }
@@ -99,16 +105,22 @@ impl Maintenance {
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
         let entries = Items::new(table.entries);
-        let needed = self.options.segment_size(entries, rate);
+        let needed = blocked::size_in_bits(entries, rate);
         let room = || self.room(own.unwrap_or_default());
-        match FilterPlan::of(filter.as_deref(), rate, cf_filter.prefixes(), needed, room) {
-            FilterPlan::Keep => None,
+        let is_wanted = cf_filter.wants_segment_filter(table.is_in_last_level);
+        let prefixes = cf_filter.prefixes();
+        let plan = match is_wanted {
+            true => FilterPlan::of(filter.as_deref(), rate, prefixes, needed, room),
+            false => FilterPlan::None,
+        };
+        match plan {
+            FilterPlan::Keep | FilterPlan::None => None,
             FilterPlan::Rebuild => {
                 tracing::info!(segment = %id, "rebuilding a segment filter");
                 let builder = SegmentBuilder::new(id, cf_filter.hasher(), rate)
                     .with_prefixes(cf_filter.prefixes())
                     .for_entries(entries);
-                Some(builder.made_static(self.options.static_filters))
+                Some(builder)
             }
             FilterPlan::Drop => {
                 if filter.is_some() {

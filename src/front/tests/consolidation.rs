@@ -13,11 +13,15 @@ use crate::front::options::FrontOptions;
 use crate::math::Items;
 use crate::prefix::{Prefix, Prefixes};
 
-fn options(static_filters: bool) -> FrontOptions {
-    FrontOptions {
+fn options(is_static: bool) -> FrontOptions {
+    let options = FrontOptions {
         expected_keys: Some(Items::new(2_000)),
-        static_filters,
         ..FrontOptions::default()
+    };
+    if is_static {
+        options.at_rest()
+    } else {
+        options
     }
 }
 
@@ -25,8 +29,8 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-fn open(static_filters: bool) -> Store {
-    let store = Store::open_without_thread(Stored::new(), &options(static_filters));
+fn open(is_static: bool) -> Store {
+    let store = Store::open_without_thread(Stored::new(), &options(is_static));
     store.look();
     assert!(store.is_complete());
     store
@@ -73,12 +77,12 @@ const STEPS: [Step; 3] = [
 /// Keys of the memtable, of a sealed one and of a segment, in one consolidation each.
 #[test]
 fn keys_are_found_whatever_happens_at_any_two_steps_of_a_consolidation() {
-    for static_filters in [false, true] {
+    for is_static in [false, true] {
         for (first, &at_first) in STEPS.iter().enumerate() {
             for &at_second in &STEPS[first..] {
                 for (one, first_act) in ACTS {
                     for (two, second_act) in ACTS {
-                        let store = open(static_filters);
+                        let store = open(is_static);
                         write(&store, 0..300);
                         store.flush();
                         write(&store, 300..400);
@@ -130,8 +134,8 @@ fn prefixes_are_found_whatever_step_their_keys_come_at() {
 /// It flushed the memtables, which the engine would not have done.
 #[test]
 fn a_consolidation_makes_no_segment() {
-    for static_filters in [false, true] {
-        let store = open(static_filters);
+    for is_static in [false, true] {
+        let store = open(is_static);
         write(&store, 0..300);
         store.flush();
         write(&store, 300..500);
@@ -139,7 +143,7 @@ fn a_consolidation_makes_no_segment() {
         assert!(store.consolidate());
         assert_eq!(store.segments(), segments);
         let summary = store.cf_filter().view().summary;
-        assert_eq!(summary.begins_static(), static_filters);
+        assert_eq!(summary.begins_static(), is_static);
         assert_eq!((summary.stages(), summary.items()), (1, Items::new(500)));
         assert_no_key_is_denied(&store, 0..500);
     }

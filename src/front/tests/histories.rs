@@ -34,7 +34,7 @@ fn settings() -> [FrontOptions; 4] {
     };
     [
         small(),
-        with(|options| options.static_filters = true),
+        small().at_rest(),
         with(|options| options.segment_rate = None),
         with(|options| options.memory_budget = Some(Bits::from_bytes(20 << 10)).into()),
     ]

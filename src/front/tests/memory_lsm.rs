@@ -632,7 +632,7 @@ impl Lsm {
 
     /// A segment with its filter, if segment filters are on.
     fn built(&self, tables: &mut Tables, entries: Entries, origin: TableOrigin) -> Segment {
-        let Some(mut build) = self.cf_filter.begin_table(origin) else {
+        let Some(mut build) = self.cf_filter.begin_table(origin, false) else {
             return tables.segment(SegmentId::random().unwrap(), entries);
         };
         entries.keys().for_each(|key| build.add(key));
@@ -688,6 +688,7 @@ impl Engine for Lsm {
                 entries: segment.entries.len() as u64,
                 are_entries_exact: true,
                 level: Some(0),
+                is_in_last_level: false,
                 range: first
                     .zip(last)
                     .map(|(first, last)| KeyRange::new(first, last)),

@@ -122,11 +122,11 @@ impl<E: JustOpened> Opened<E> {
             let cf_filter = opening.cf_filter(&name, &front, taken);
             taken = taken + cf_filter.view().summary.size();
             let options = options.clone();
-            put_hooks(&options, &cf_filter, sieve)?;
+            put_hooks(&options, &cf_filter)?;
             hooked.push((name, options));
             new_filters.push(cf_filter);
         }
-        let cf_filters = Arc::new(CfFilters::new(front.summary_rate));
+        let cf_filters = Arc::new(CfFilters::new(front.summary));
         let listener = || Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
         hooks::install_listener(&mut database_options, listener());
         fault!(

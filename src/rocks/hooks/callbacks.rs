@@ -47,7 +47,7 @@ pub(crate) struct Hooks {
     memtable_created: extern "C" fn(*mut c_void, u32),
     memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> RawInsertion,
     memtable_insert: extern "C" fn(*mut c_void, RawInsertion, *const u8, usize),
-    table_begin: extern "C" fn(*mut c_void, u8) -> *mut c_void,
+    table_begin: extern "C" fn(*mut c_void, u8, bool) -> *mut c_void,
     table_add: extern "C" fn(*mut c_void, *const u8, usize),
     table_add_with_prefix: extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize) -> bool,
     table_extractor: extern "C" fn(*mut c_void, *mut c_void, TakeExtractor),
@@ -243,7 +243,11 @@ extern "C" fn memtable_insert(
     }
 }
 
-extern "C" fn table_begin(cf_filter: *mut c_void, origin: u8) -> *mut c_void {
+extern "C" fn table_begin(
+    cf_filter: *mut c_void,
+    origin: u8,
+    is_in_last_level: bool,
+) -> *mut c_void {
     // SAFETY: the shim holds a reference on `cf_filter`.
     let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
     let origin = match origin {
@@ -251,7 +255,7 @@ extern "C" fn table_begin(cf_filter: *mut c_void, origin: u8) -> *mut c_void {
         ORIGIN_TABLES => TableOrigin::Tables,
         _ => TableOrigin::Unknown,
     };
-    match guarded(None, || cf_filter.begin_table(origin)) {
+    match guarded(None, || cf_filter.begin_table(origin, is_in_last_level)) {
         Some(table) => Box::into_raw(Box::new(table)).cast(),
         None => std::ptr::null_mut(),
     }

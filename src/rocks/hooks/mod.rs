@@ -251,12 +251,6 @@ pub(crate) fn open_ssts_first(options: &mut Options) {
     unsafe { sys::rocksdb_options_set_open_files_async(raw, 0) };
 }
 
-/// Makes RocksDB build its own filters for all levels but the last.
-pub(crate) fn filter_upper_levels_only(options: &impl AsOptions) {
-    // SAFETY: the options are live, and no other thread uses them.
-    unsafe { sys::rocksdb_options_set_optimize_filters_for_hits(options.raw(), 1) };
-}
-
 /// Installs memtable capture, SST capture and filter policy for one column family. Returns whether
 /// RocksDB will probe the segment filters itself.
 pub(crate) fn install(

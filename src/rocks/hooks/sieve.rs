@@ -12,10 +12,7 @@ use rocksdb::Error;
 use super::base::Base;
 use super::handle::{self, Asked};
 use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
-use super::{
-    extractor, filter_upper_levels_only, install, keep_history, refusal, refusal_of_reader,
-    transactions_refusal,
-};
+use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
 use crate::fault::fault;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::prefix_lookup::{self, Span};
@@ -283,7 +280,7 @@ impl Sieve {
             let mut size = cf_filter.view().summary.size();
             fault!(FamiliesTakeOneRoom, size = Bits::new(0));
             taken = taken + size;
-            put_hooks(options, &cf_filter, &self.options)?;
+            put_hooks(options, &cf_filter)?;
             Ok(Some(cf_filter))
         };
         cfs.iter().map(filters_of).collect()
@@ -310,7 +307,7 @@ impl Sieve {
     /// The settings with the current rates, which may have changed since the open.
     fn settings(&self) -> FrontOptions {
         FrontOptions {
-            summary_rate: self.filters.cf_filters.summary_rate(),
+            summary: self.filters.cf_filters.summary_rates(),
             segment_rate: self.default.segment_rate(),
             ..self.filters.options.clone()
         }
@@ -383,12 +380,8 @@ pub(crate) fn prefixes_of(
 pub(crate) fn put_hooks(
     options: &impl AsOptions,
     cf_filter: &Arc<CfFilter>,
-    sieve: &SieveOptions,
 ) -> Result<(), OpenError> {
     OpenError::refuse(cf_filter.name(), refusal(options))?;
-    if sieve.are_upper_levels_only() {
-        filter_upper_levels_only(options);
-    }
     install(options, Arc::clone(cf_filter), &HOOKS);
     Ok(())
 }

@@ -20,6 +20,7 @@ struct RawTable {
     unique: *const [u8; 16],
     entries: u64,
     level: c_int,
+    is_in_last_level: bool,
     smallest: *const u8,
     smallest_size: usize,
     largest: *const u8,
@@ -122,6 +123,7 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
         entries: table.entries,
         are_entries_exact: true,
         level: u32::try_from(table.level).ok(),
+        is_in_last_level: table.is_in_last_level,
         range: placed.then(|| KeyRange::new(smallest, largest)),
     });
 }

@@ -12,7 +12,7 @@ use crate::front::engine::LiveSegment;
 use crate::front::maintenance::planning::FilterPlan;
 use crate::front::maintenance::scrub::Scrubbed;
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Rate, growth};
+use crate::math::{Bits, Items, Rate, blocked, growth};
 use crate::rocks::db::SieveDb;
 use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::InspectError;
@@ -138,7 +138,10 @@ impl Sieve {
         let saturated = Chain::saturated(view.summary.imprint());
         let stages = view.summary.all_stages();
         let stages = stages.unwrap_or_else(|| saturated.stages().iter().collect());
-        let promised = self.filters.cf_filters.summary_rate();
+        let rates = self.filters.cf_filters.summary_rates();
+        let is_at_rest = view.summary.begins_static() && stages.len() == 1;
+        let at_rest = rates.at_rest.filter(|_| is_at_rest);
+        let promised = at_rest.unwrap_or(rates.growing);
         let tables = self.tables(cf_filter)?;
         let segments = tables
             .iter()
@@ -184,11 +187,11 @@ impl Sieve {
         filter: Option<&SealedFilter>,
     ) -> Option<FilterPlan> {
         let (rate, _) = cf_filter.segment_rate().zip(table.id())?;
+        if !cf_filter.wants_segment_filter(table.is_in_last_level) {
+            return Some(FilterPlan::None);
+        }
         let own = filter.map(|filter| filter.chain.size());
-        let needed = self
-            .filters
-            .options
-            .segment_size(Items::new(table.entries), rate);
+        let needed = blocked::size_in_bits(Items::new(table.entries), rate);
         let room = || self.filters.room(own.unwrap_or_default());
         let prefixes = cf_filter.prefixes();
         Some(FilterPlan::of(filter, rate, prefixes, needed, room))

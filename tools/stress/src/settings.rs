@@ -55,8 +55,7 @@ pub(super) struct FilterSettings {
     /// SipHash-1-3 instead of XXH3.
     pub(super) keyed: bool,
     #[serde(default)]
-    #[serde(rename = "made_static")]
-    pub(super) static_filters: bool,
+    pub(super) speed_over_memory: bool,
     #[serde(default)]
     hashes_in_memory: Option<NonZeroU64>,
     /// The index of a family without filters; never the first.
@@ -162,7 +161,7 @@ impl FilterSettings {
             expected_keys: 1 << random.below(13),
             budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
             keyed: random.one_in(3),
-            static_filters: random.one_in(3),
+            speed_over_memory: random.one_in(3),
             hashes_in_memory: random
                 .one_in(2)
                 .then(|| NonZeroU64::MIN.saturating_add(50 + random.below(400))),
@@ -179,7 +178,7 @@ impl FilterSettings {
             .filter_size(self.summary.size()?)
             .segment_filters(self.segments.map(Precision::size).transpose()?)
             .expected_keys(Items::new(self.expected_keys))
-            .static_filters(self.static_filters)
+            .speed_over_memory(self.speed_over_memory)
             .adaptive_hits(self.adaptive_hits)
             .hash(if self.keyed {
                 HashId::SipHash13
@@ -250,7 +249,7 @@ impl Default for FilterSettings {
             expected_keys: 64,
             budget_bits: None,
             keyed: false,
-            static_filters: false,
+            speed_over_memory: false,
             hashes_in_memory: None,
             excluded_cf: None,
             adaptive_hits: false,

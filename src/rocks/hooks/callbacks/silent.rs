@@ -74,7 +74,7 @@ extern "C" fn memtable_created(_: *mut c_void, _: u32) {}
 
 extern "C" fn memtable_insert(_: *mut c_void, _: RawInsertion, _: *const u8, _: usize) {}
 
-extern "C" fn table_begin(_: *mut c_void, _: u8) -> *mut c_void {
+extern "C" fn table_begin(_: *mut c_void, _: u8, _: bool) -> *mut c_void {
     ptr::null_mut()
 }
 

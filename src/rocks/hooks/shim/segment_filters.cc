@@ -60,16 +60,25 @@ TableOrigin OriginOf(TableFileCreationReason reason) {
   }
 }
 
+// Whether an SST is written into the last level of a leveled tree. While that tree has fewer levels
+// than it may have, this is not known before the SST is listed.
+bool IsInLastLevel(const FilterBuildingContext& context) {
+  return context.compaction_style == kCompactionStyleLevel && context.is_bottommost &&
+         context.level_at_creation > 0 && context.level_at_creation == context.num_levels - 1;
+}
+
 // The filter of an SST under construction. It is shared by the two objects that RocksDB creates for
 // the SST: the filter builder sees each key and writes the block that names the segment; the
 // collector counts the entries and writes the segment's id into the SST's properties.
 class SegmentFilterBuild {
  public:
   // `is_asked_for`: without us, the SST would have a filter of RocksDB's.
-  SegmentFilterBuild(CfFilterPtr cf_filter, TableOrigin origin, bool is_asked_for)
+  SegmentFilterBuild(CfFilterPtr cf_filter, TableOrigin origin, bool is_in_last_level,
+                     bool is_asked_for)
       : cf_filter_(std::move(cf_filter)),
         is_asked_for_(is_asked_for),
-        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), static_cast<uint8_t>(origin))) {}
+        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), static_cast<uint8_t>(origin),
+                                                is_in_last_level)) {}
   ~SegmentFilterBuild() {
     if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
   }
@@ -267,7 +276,7 @@ class SegmentPolicy : public FilterPolicy {
     bool is_asked_for = own != nullptr;
     FAULT(SstsWithoutOwnFilterUnmarked, is_asked_for = true);
     auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, OriginOf(context.reason),
-                                                      is_asked_for);
+                                                      IsInLastLevel(context), is_asked_for);
     // No segment filter of ours is configured: RocksDB builds its own.
     if (!build->wanted()) return own.release();
     pending_build = std::move(build);
@@ -356,7 +365,7 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
     if (begun != nullptr && begun->cf_filter() == cf_filter_.get()) {
       return new Collector(std::move(begun), false);
     }
-    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, TableOrigin::kUnknown, false);
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, TableOrigin::kUnknown, false, false);
     return new Collector(std::move(build), true);
   }
 

@@ -68,7 +68,7 @@ struct lsm_sieve_hooks {
   void (*memtable_insert)(void* cf_filter, lsm_sieve_insertion insertion, const char* key,
                           size_t size);
   // `origin`: what the keys of the SST come from.
-  void* (*table_begin)(void* cf_filter, uint8_t origin);
+  void* (*table_begin)(void* cf_filter, uint8_t origin, bool is_in_last_level);
   void (*table_add)(void* table, const char* key, size_t size);
   // The same with the prefix that RocksDB's extractor gives the key. False if it is not the one that
   // the filter takes.

@@ -26,6 +26,7 @@ struct lsm_sieve_table {
   const uint8_t* unique;   // 16 bytes, or null: the SST is older than RocksDB 6.24
   uint64_t entries;  // point entries: old versions, merge operands and tombstones included
   int level;             // -1: unknown
+  bool is_in_last_level;  // of a leveled tree
   const char* smallest;  // null: key range unknown
   size_t smallest_size;
   const char* largest;
@@ -48,6 +49,17 @@ std::unordered_map<std::string, FileInLevel> LevelsByPath(const ColumnFamilyMeta
     }
   }
   return levels;
+}
+
+// The last level that has SSTs, if compaction is leveled and it is not level 0; otherwise -1.
+int LastLevel(rocksdb_column_family_handle_t* cf, const ColumnFamilyMetaData& metadata) {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  if (handle->cfd()->ioptions().compaction_style != kCompactionStyleLevel) return -1;
+  int last = -1;
+  for (const auto& level : metadata.levels) {
+    if (level.level > 0 && !level.files.empty()) last = level.level;
+  }
+  return last;
 }
 
 }  // namespace
@@ -82,6 +94,7 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
   }
   if (!status.ok()) return ErrorOf(status);
   const auto levels = LevelsByPath(metadata);
+  const int last_level = LastLevel(cf, metadata);
   for (const auto& [path, properties] : tables) {
     lsm_sieve_table table = {};
     table.path = path.data();
@@ -102,6 +115,7 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
     if (in_level != levels.end()) {
       const SstFileMetaData& file = *in_level->second.file;
       table.level = in_level->second.level;
+      table.is_in_last_level = table.level == last_level;
       table.smallest = file.smallestkey.data();
       table.smallest_size = file.smallestkey.size();
       table.largest = file.largestkey.data();

@@ -55,10 +55,20 @@ pub(crate) fn weight(db: &SieveDb, family: &str) -> Result<Weight, Stop> {
     };
     Ok(Weight {
         summary_bits_per_key: column.summary.bits_per_key,
-        segment_bits_per_key: mean(&column.segments, |filter| filter.bits_per_key).unwrap_or(0.0),
+        segment_bits_per_key: segment_bits_per_key(&column.segments),
         // An SST without a filter is always read.
         segment_observed_rate: mean(&column.segments, |filter| filter.observed_rate).unwrap_or(1.0),
     })
+}
+
+/// Of all keys, those of SSTs without filters too.
+fn segment_bits_per_key(segments: &[SegmentReport]) -> f64 {
+    let filters = segments
+        .iter()
+        .filter_map(|segment| segment.filter.as_ref());
+    let bits: u64 = filters.map(|filter| filter.bits).sum();
+    let keys: u64 = segments.iter().map(|segment| segment.entries).sum();
+    bits as f64 / keys.max(1) as f64
 }
 
 fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> Option<f64> {

@@ -94,10 +94,15 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         None => counted,
     };
     let times = database.times(arguments.lookups, arguments.rate)?;
-    let filters = SieveOptions::default()
-        .filter_size(FilterSize::rate(arguments.rate.get())?)
-        .memory_for(database.keys);
-    let (summary, segments) = (filters.summary.get(), filters.segments.get());
+    let size = FilterSize::rate(arguments.rate.get())?;
+    let options = SieveOptions::default().filter_size(size);
+    let filters = options.memory_for(database.keys);
+    let fast = options.speed_over_memory(true).memory_for(database.keys);
+    let engine_filter_bytes = database.filter_bytes()?;
+    let last_level_share = database.last_level_share()?;
+    let above_last_level = (1.0 - last_level_share) / ABOVE_LAST_LEVEL;
+    let summary = filters.summary.get();
+    let segments = (filters.segments.get() as f64 * above_last_level) as u64;
     let counts = counted.as_ref().map(|counted| counted.counts);
     let counts = counts.unwrap_or_default();
     let measured = Measured {
@@ -112,8 +117,6 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         memory: Some(Bits::new(summary.saturating_add(segments))),
     };
     let verdict = measured.verdict();
-    let engine_filter_bytes = database.filter_bytes()?;
-    let last_level_share = database.last_level_share()?;
     output.print(&Report {
         seeks: arguments.seeks(),
         column_family: family.clone(),
@@ -122,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         summary_bytes: summary.div_ceil(8),
         segment_bytes: segments.div_ceil(8),
         last_level_share,
-        compact_bytes: compact_bytes(&database, last_level_share, engine_filter_bytes),
+        speed_bytes: (fast.summary + fast.segments).to_bytes(),
         times,
         break_even_share: verdict.break_even_share,
         verdict: counted.is_some().then_some(verdict),
@@ -130,23 +133,11 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     })
 }
 
-/// What the filters would take with [`SieveOptions::compact`]: the summary filter, and RocksDB's own
-/// filters of all levels but the last. `None` if too few of the keys are in the last level.
-fn compact_bytes(database: &Database, last_level_share: f64, engine_bytes: u64) -> Option<u64> {
-    (last_level_share >= WORTH_NO_FILTER).then(|| {
-        let compact = SieveOptions::compact().memory_for(database.keys);
-        let upper = engine_bytes as f64 * (1.0 - last_level_share);
-        compact.summary.to_bytes() + upper as u64
-    })
-}
+/// The part of the keys whose SSTs [`SieveOptions::memory_for`] counts.
+const ABOVE_LAST_LEVEL: f64 = 0.1;
 
 /// Below these, a share of misses says little.
 const FEW_LOOKUPS: u64 = 1_000;
-
-/// A level with at least this share of the keys needs no filter behind a summary filter: its bits deny
-/// more there. It is `c / (c + w)` for a lookup in the engine of `c` = 2,500 ns and a look into a level
-/// without the key of `w` = 500 ns, both cached.
-const WORTH_NO_FILTER: f64 = 0.83;
 
 impl Arguments {
     /// The seeks in RocksDB's statistics, if there are any.
@@ -228,8 +219,8 @@ struct Report {
     summary_bytes: u64,
     segment_bytes: u64,
     last_level_share: f64,
-    /// With `SieveOptions::compact()`; `None` if it does not fit this database.
-    compact_bytes: Option<u64>,
+    /// With `SieveOptions::speed_over_memory`.
+    speed_bytes: u64,
     #[serde(flatten)]
     times: Times,
     break_even_share: f64,
@@ -237,22 +228,6 @@ struct Report {
     /// Seeks of iterators. Prefixes in the filters may answer some of them.
     seeks: Option<Seeks>,
     verdict: Option<Verdict>,
-}
-
-impl Report {
-    /// Which settings fit the shape of the database.
-    const fn settings(&self) -> &'static str {
-        match self.compact_bytes {
-            Some(_) => {
-                "Settings: the default ones; if memory is short, `SieveOptions::compact()`, since \
-                 most keys are in the last level."
-            }
-            None => {
-                "Settings: the default ones; if memory is short, `static_filters(true)`. \
-                 `SieveOptions::compact()` does not fit: too few of the keys are in the last level."
-            }
-        }
-    }
 }
 
 /// Counts of lookups and writes, and their source.
@@ -306,10 +281,8 @@ impl Tabular for Report {
                 number(self.engine_filter_bytes),
             ),
             row("keys in the last level", percent(self.last_level_share)),
+            row("bytes of all filters, for speed", number(self.speed_bytes)),
         ];
-        if let Some(bytes) = self.compact_bytes {
-            rows.push(row("bytes of all filters, compact", number(bytes)));
-        }
         if let Some(counted) = &self.counted {
             rows.push(row("lookups", number(counted.counts.reads)));
             rows.push(row("misses", number(counted.counts.misses)));
@@ -335,7 +308,7 @@ impl Tabular for Report {
             ),
             (
                 "a write into the filters",
-                "what they add to a write: two insertions",
+                "what they add to a write: an insertion",
             ),
             (
                 "break-even share of misses",
@@ -347,16 +320,16 @@ impl Tabular for Report {
             ),
             (
                 "bytes of all segment filters",
-                "what they would take in memory; RocksDB's own would go",
+                "what they would take in memory, above the last level; RocksDB's own would go",
             ),
             ("bytes of RocksDB's own filters", "what they take now"),
             (
                 "keys in the last level",
-                "their share; from 83 % on, compact settings are advised if memory is short",
+                "their share; with leveled compaction these SSTs get no filters",
             ),
             (
-                "bytes of all filters, compact",
-                "what they would take in memory with `SieveOptions::compact()`",
+                "bytes of all filters, for speed",
+                "what they would take with `speed_over_memory(true)`; a miss takes 5 ns less",
             ),
             ("lookups", "as counted by the application or by RocksDB"),
             ("misses", "of these lookups"),
@@ -370,7 +343,7 @@ impl Tabular for Report {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = match self.verdict.as_ref().zip(self.counted.as_ref()) {
+        match self.verdict.as_ref().zip(self.counted.as_ref()) {
             None => vec![
                 "The share of misses is not known: open the database with statistics, or give \
                  --key-file, --statistics, or --reads and --misses."
@@ -383,8 +356,6 @@ impl Tabular for Report {
                 }
                 verdict_lines(verdict).into_iter().chain([source]).collect()
             }
-        };
-        notes.push(self.settings().to_owned());
-        notes
+        }
     }
 }

@@ -65,14 +65,9 @@ pub(crate) struct Arguments {
     /// Bits per key of the segment filters, instead of those that the rate needs.
     #[arg(long, value_name = "B", value_parser = filter_bits)]
     segment_bits: Option<f64>,
-    /// Build filters of existing keys as static filters: smaller at the same rate, but a probe
-    /// reads two cache lines.
-    #[arg(long = "static")]
-    made_static: bool,
-    /// The settings for little memory: a static summary filter of 11 bits per key, and RocksDB's own
-    /// filters of 10 bits per key for SSTs of all levels but the last.
-    #[arg(long, conflicts_with_all = ["rate", "front_bits", "segment_bits", "made_static", "split"])]
-    compact: bool,
+    /// Speed before memory: a blocked summary filter, and segment filters on all levels.
+    #[arg(long = "speed")]
+    speed_over_memory: bool,
     /// Split B bits per key between the summary filter and the segment filters in several ways, and
     /// report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
@@ -139,10 +134,6 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     }
     let Some(total_bits) = arguments.split else {
         let filters = arguments.filters(arguments.front_bits, arguments.segment_bits)?;
-        let filters = match arguments.compact {
-            true => SieveOptions::compact(),
-            false => filters,
-        };
         let (report, counts) = measure(arguments, filters, arguments.native)?;
         return output.conclude(&report, lost(&counts));
     };
@@ -175,12 +166,13 @@ impl Arguments {
         segment_bits: Option<f64>,
     ) -> Result<SieveOptions, FilterSizeError> {
         let by_rate = FilterSize::rate(self.rate.get())?;
-        let size =
-            |bits: Option<f64>, otherwise| bits.map_or(Ok(otherwise), FilterSize::bits_per_key);
-        Ok(SieveOptions::default()
-            .filter_size(size(front_bits, by_rate)?)
-            .segment_filters(Some(size(segment_bits, by_rate.segment_part())?))
-            .static_filters(self.made_static))
+        let options = SieveOptions::default()
+            .filter_size(front_bits.map_or(Ok(by_rate), FilterSize::bits_per_key)?)
+            .speed_over_memory(self.speed_over_memory);
+        Ok(match segment_bits {
+            Some(bits) => options.segment_filters(Some(FilterSize::bits_per_key(bits)?)),
+            None => options,
+        })
     }
 
     fn plan(&self) -> Plan {
@@ -244,11 +236,7 @@ fn measure(
     let options = |filter| arguments.setting(filter).options();
     let spaces = [Space::Default];
     let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
-    let mut of_sieve = arguments.setting(own);
-    if arguments.compact {
-        of_sieve.bits_per_key = super::NATIVE_BITS_PER_KEY;
-    }
-    let mut sieve = Sieve::open(&of_sieve.options(), &front, sieve_home.path(), &spaces)?;
+    let mut sieve = Sieve::open(&options(own), &front, sieve_home.path(), &spaces)?;
 
     let mut loading = Progress::new("loading both", plan.keys);
     let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;
@@ -264,10 +252,7 @@ fn measure(
     let weight = inspect::weight(sieve.db(), Space::Default.name())?;
     let weights = Weights {
         front_bits_per_key: weight.summary_bits_per_key,
-        segment_bits_per_key: match arguments.compact {
-            true => engine::native_bits_per_key(sieve.db())?,
-            false => weight.segment_bits_per_key,
-        },
+        segment_bits_per_key: weight.segment_bits_per_key,
         native_bits_per_key: engine::native_bits_per_key(native.engine())?,
         segment_observed_rate: weight.segment_observed_rate,
     };

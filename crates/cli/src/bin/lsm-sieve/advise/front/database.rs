@@ -187,7 +187,7 @@ impl Database {
             miss_ns,
             hit_ns,
             front_ns,
-            write_ns: 2.0 * insert_ns,
+            write_ns: insert_ns,
         })
     }
 
