@@ -15,8 +15,8 @@ use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::support::model_db::{
-    Dice, Model, check_cf_reads, check_reads, check_settled, cover, key, open, options, settle,
-    sieve, stats_of, verify_finds_every_key, write_randomly,
+    Dice, Model, check_cf_reads, check_reads, check_settled, cover, for_speed, key, open, options,
+    settle, sieve, stats_of, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -57,7 +57,7 @@ fn recreated_cf_has_its_new_keys_only() {
 #[test]
 fn compaction_in_a_created_cf_wakes_maintenance() {
     let home = tempfile::tempdir().unwrap();
-    let db = open(home.path());
+    let db = SieveDb::open(&options(), &for_speed(), home.path()).unwrap();
     db.create_cf("late", &options()).unwrap();
     let late = db.cf_handle("late").unwrap();
     for value in 0..3_u32 {

@@ -7,8 +7,8 @@ use rocksdb::{Options, SstFileWriter};
 
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::model_db::{
-    Dice, Model, absent_key, check_cf_reads, check_settled, cover, options, settle, sieve,
-    stats_of, verify_finds_every_key, write_randomly,
+    Dice, Model, absent_key, check_cf_reads, check_settled, cover, for_speed, options, settle,
+    sieve, stats_of, verify_finds_every_key, write_randomly,
 };
 
 const LEFT_OUT: &str = "archive";
@@ -56,7 +56,7 @@ fn excluding_and_including_a_cf_loses_no_key() {
             assert_eq!(with_filters.len(), 1, "round {round}: {with_filters:?}");
         }
         assert_eq!(summaries(&filters).len(), 1, "the default family's");
-        let db = open(home.path(), &sieve());
+        let db = open(home.path(), &for_speed());
         check_cf_reads(&db, LEFT_OUT, &models[1]);
         write(&db, &mut models, &mut dice);
         let tally = check_cf_reads(&db, LEFT_OUT, &models[1]);

@@ -120,9 +120,10 @@ fn summary_over_an_sst_without_unique_id_is_consolidated() {
         eventually("it is covered", || is_covered(&db));
         (60..1_500).for_each(|i| db.put(key(i), b"value").unwrap());
         db.flush().unwrap();
-        eventually("the summary has one stage", || {
+        // A static stage has one beside it.
+        eventually("the summary has few stages", || {
             let health = health(&db);
-            health.stages == 1 && health.keys.get() > 1_400
+            health.stages <= 2 && health.keys.get() > 1_400
         });
         assert!(rules_out(&db));
         finds(&db, 10..1_500);

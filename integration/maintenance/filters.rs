@@ -60,7 +60,7 @@ fn filters_are_stored_after_each_flush() {
 #[test]
 fn filters_are_stored_and_removed_after_each_compaction() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &with_headroom());
+    let db = made(home.path(), &with_headroom().speed_over_memory(true));
     for _ in 0..4 {
         for _ in 0..2 {
             let before = sidecars(home.path());

@@ -11,8 +11,8 @@ use rocksdb::Options;
 
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
-    KEYS, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
-    sieve, verify_finds_every_key,
+    KEYS, Model, absent_key, check_reads, check_settled, cover, fill, for_speed, key, options,
+    settle, verify_finds_every_key,
 };
 
 fn report(db: &SieveDb) -> CfReport {
@@ -45,7 +45,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
-    let db = SieveDb::open(&settings, &sieve().filter_size(size(0.01)), home.path()).unwrap();
+    let db = SieveDb::open(&settings, &for_speed().filter_size(size(0.01)), home.path()).unwrap();
     let mut model = Model::new();
     for table in 0..TABLES {
         fill(&db, &mut model, table * 4_000..(table + 1) * 4_000);
@@ -98,7 +98,12 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     verify_finds_every_key(&db);
     drop(db);
     // The stricter filters are the stored ones.
-    let db = SieveDb::open(&settings, &sieve().filter_size(size(0.001)), home.path()).unwrap();
+    let db = SieveDb::open(
+        &settings,
+        &for_speed().filter_size(size(0.001)),
+        home.path(),
+    )
+    .unwrap();
     cover(&db);
     for table in &report(&db).segments {
         assert_eq!(table.filter.as_ref().unwrap().source, "raw keys");
@@ -113,12 +118,17 @@ fn rate_given_at_open_takes_effect() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = open(home.path());
+        let db = SieveDb::open(&options(), &for_speed(), home.path()).unwrap();
         fill(&db, &mut model, 0..4_000);
         db.flush().unwrap();
         cover(&db);
     }
-    let db = SieveDb::open(&options(), &sieve().filter_size(size(0.0005)), home.path()).unwrap();
+    let db = SieveDb::open(
+        &options(),
+        &for_speed().filter_size(size(0.0005)),
+        home.path(),
+    )
+    .unwrap();
     check_reads(&db, &model);
     cover(&db);
     db.consolidate().unwrap();
@@ -131,7 +141,7 @@ fn rate_given_at_open_takes_effect() {
 #[test]
 fn cf_created_after_set_rate_has_the_new_rate() {
     let home = tempfile::tempdir().unwrap();
-    let db = open(home.path());
+    let db = SieveDb::open(&options(), &for_speed(), home.path()).unwrap();
     db.set_filter_size(size(0.0005));
     db.create_cf("late", &Options::default()).unwrap();
     let cf = db.cf_handle("late").unwrap();
@@ -153,7 +163,7 @@ fn filter_that_keeps_its_rate_is_never_rebuilt() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
-    let db = SieveDb::open(&settings, &sieve(), home.path()).unwrap();
+    let db = SieveDb::open(&settings, &for_speed(), home.path()).unwrap();
     let mut next = 0;
     for keys in [1, 2, 3, 10, 51, 52, 53, 100, 211, 500, 1_000, 2_047, 4_000] {
         for _ in 0..keys {

@@ -6,8 +6,8 @@ use rocksdb::statistics::Ticker;
 
 use crate::maintenance::eventually;
 use crate::support::model_db::{
-    Dice, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, key, options,
-    settle, sieve, verify_finds_every_key, with_filter_budget, write_randomly,
+    Dice, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, for_speed,
+    key, options, settle, sieve, verify_finds_every_key, with_filter_budget, write_randomly,
 };
 
 #[test]
@@ -258,7 +258,7 @@ fn filters_of_the_last_level_are_evicted_first() {
     settings.set_disable_auto_compactions(true);
     let mut model = Model::new();
     let used = {
-        let db = SieveDb::open(&settings, &sieve(), home.path()).unwrap();
+        let db = SieveDb::open(&settings, &for_speed(), home.path()).unwrap();
         fill(&db, &mut model, 0..4_000);
         db.flush().unwrap();
         db.compact_range::<&[u8], &[u8]>(None, None);
@@ -271,7 +271,7 @@ fn filters_of_the_last_level_are_evicted_first() {
         settle(&db);
         bits_of(&db) + db.health().memory.overhead.get()
     };
-    let budget = sieve().memory_budget(Bits::new(used - 1_000));
+    let budget = for_speed().memory_budget(Bits::new(used - 1_000));
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     for round in 0..2 {
         cover(&db);
@@ -349,7 +349,7 @@ fn budget_can_be_changed_while_the_database_is_open() {
     let health = || db.health().cfs.remove(0);
     let whole = report().bits;
     let bits_per_key = |bits: u64| bits as f64 / KEYS as f64;
-    for (share, denied) in [(0.6, 900), (0.4, 600), (0.1, 0), (0.6, 900), (2.0, 980)] {
+    for (share, denied) in [(0.6, 900), (0.5, 600), (0.1, 0), (0.6, 900), (2.0, 980)] {
         let filters = (whole as f64 * share) as u64;
         db.set_memory_budget(Some(Bits::new(filters) + health().overhead));
         eventually("the budget is kept and used", || {

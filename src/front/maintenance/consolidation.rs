@@ -502,12 +502,18 @@ const RATE_OF_STAGES: f64 = 1.7;
 /// first, so all keys are read once for each quarter of growth.
 fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     let rates = options.summary;
-    if summary.predicted_rate() > rates.growing.get() * 1.01 {
+    let is_at_rest = summary.begins_static() && summary.stages() == 1;
+    let most = match rates.at_rest.filter(|_| is_at_rest) {
+        Some(rate) => rate.get() * RATE_OF_STAGES,
+        None => rates.growing.get() * 1.01,
+    };
+    if summary.predicted_rate() > most {
         return true;
     }
     summary.stages() > growth::planned_stages(summary) && {
         let right = options.summary_size(summary.items());
-        summary.size().get() > right.get() + right.get() / 3
+        summary.begins_static()
+            || summary.size().get() > right.get() + right.get() / 3
             || summary.predicted_rate() > rates.first().get() * RATE_OF_STAGES
     }
 }

@@ -87,6 +87,8 @@ impl Maintenance {
         let most = end / HASH + keys.in_memtables.len() as u64;
         let parts = self.options.static_parts(most);
         let share = usize::try_from(most / parts).unwrap_or(usize::MAX);
+        // Of one part the size is exact.
+        let stage_of = |hashes| Stage::ribbon(hashes, keys.rate).map_err(no_stage);
         let mut builder = RibbonBuilder::new(parts, keys.rate);
         while !builder.is_complete() {
             if self.wakeup.stopping() {
@@ -110,6 +112,9 @@ impl Maintenance {
                 return Ok(None);
             }
             room.map_err(no_room)?;
+            if parts.get() == 1 {
+                return stage_of(part).map(Some);
+            }
             builder = builder.with_part(part).map_err(no_stage)?;
         }
         builder.finish().map(Some).map_err(no_stage)
