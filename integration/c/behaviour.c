@@ -332,7 +332,7 @@ static void all_settings(void) {
   lsm_sieve_t* filters = lsm_sieve_of(db);
   const lsm_sieve_health_t health = lsm_sieve_health(filters);
   /* One that expects 100,000 keys has room for them from the start. */
-  EXPECT(health.budget_bytes == 1 << 20 && health.summary_bytes >= 100000 * 14 / 8);
+  EXPECT(health.budget_bytes == 1 << 20 && health.summary_bytes >= 100000 * 13 / 8);
   EXPECT(health.distrusted == 0 && health.keys == 0);
   put(db, NULL, "ada");
   EXPECT(absent_of_100(db, NULL) >= 80);

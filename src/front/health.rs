@@ -16,6 +16,8 @@ pub struct CfHealth {
     pub keys: Items,
     /// Stages of the summary filter; one right after a consolidation.
     pub stages: usize,
+    /// Whether the first of them is static: the column family hardly grows.
+    pub is_static: bool,
     /// Memory of the summary filter, and of the one that is being built.
     pub memory: Bits,
     /// Memory beside the filters: counters, lists of SSTs, and the objects of the hooks.
@@ -55,6 +57,7 @@ impl CfFilter {
             name: self.name().to_owned(),
             keys: view.summary.items(),
             stages: view.summary.stages(),
+            is_static: view.summary.begins_static(),
             memory: self.size(),
             overhead: self.size_beside_filters(),
             predicted_rate: view.summary.predicted_rate(),

@@ -191,6 +191,7 @@ mod tests {
             name: "users".to_owned(),
             keys: Items::new(11),
             stages: 12,
+            is_static: true,
             memory: Bits::from_bytes(13),
             overhead: Bits::from_bytes(14),
             predicted_rate: 0.5,

@@ -231,7 +231,6 @@ faults! {
     /// A consolidation beside an ingestion begins with the first SST again.
     ConsolidationStartsOver => "ingestion::consolidation_beside_ingestions_completes",
     /// An SST that came between two parts of a static summary filter counts as read.
-    PartlyReadSstCovered => "front::tests::by_itself::segment_that_comes_between",
     /// An uncovered SST is noted as covered without being read.
     CoveredUnread => "compat::adoption::",
     /// An SST that gave fewer keys than it has counts as read.
@@ -392,6 +391,8 @@ faults! {
     UnknownSstKeepsKeyLog => "front::tests::growth::",
     /// The SSTs are listed after the log was read, so one that came meanwhile counts as read.
     ListedAfterReplay => "front::tests::growth::",
+    StaticStageListedLate => "front::tests::static_stage::",
+    StaticStageWithoutMemtables => "front::tests::static_stage::",
     /// The keys of a compaction go into the log once more.
     CompactionIsFlush => "front::maintenance::growth::",
     /// A compaction ends the log.

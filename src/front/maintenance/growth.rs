@@ -234,10 +234,39 @@ mod tests {
 
     use rocksdb::{Options, SstFileWriter};
 
+    use super::{Instant, PATIENCE, Pace, Scalable};
+    use crate::filter::ScalableOptions;
+    use crate::filter::naive::{hashes, imprint};
     use crate::front::cf_filter::CfFilter;
     use crate::math::Items;
     use crate::prefix::Prefix;
     use crate::rocks::{SieveDb, SieveOptions};
+
+    /// At rest a summary filter is made anew for each quarter of growth, so that must take long.
+    #[test]
+    fn column_family_hardly_grows_if_a_quarter_more_takes_ten_minutes() {
+        let summary = Scalable::new(imprint(1), ScalableOptions::default());
+        hashes(1)
+            .take(12_000)
+            .for_each(|key| _ = summary.insert(key));
+        let keys = summary.items().get();
+        let measured = |ago: Duration, before: u64| {
+            let mut pace = Pace {
+                since: Instant::now().checked_sub(ago).unwrap(),
+                keys: Items::new(before),
+                is_slow: false,
+            };
+            pace.measure(&summary);
+            pace.is_slow()
+        };
+        let second = Duration::from_secs(1);
+        assert!(measured(second, keys));
+        // A quarter of 12,000 in 600 seconds are 5 a second.
+        assert!(measured(second, keys - 4) && !measured(second, keys - 6));
+        assert!(measured(10 * second, keys - 45) && !measured(10 * second, keys - 55));
+        assert!(measured(second, keys + 1_000), "it was rebuilt");
+        assert!(!measured(PATIENCE / 2, keys), "too short to tell");
+    }
 
     const LIMIT: Duration = Duration::from_secs(60);
     /// The keys of the first stage, which is soon outgrown.

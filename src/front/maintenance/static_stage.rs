@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use super::consolidation::ReadSegments;
 use super::{Maintenance, TaskError};
+use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::front::cf_filter::CfFilter;
 use crate::front::key_log::KeyLog;
@@ -32,8 +33,12 @@ impl Maintenance {
         keys: &StaticKeys<'_>,
     ) -> Result<Option<ReadSegments>, TaskError> {
         // Before the log is read: external writes that come meanwhile are not in it.
-        let (epoch, read) = self.list_in_epoch(cf_filter)?;
+        let (mut epoch, mut read) = self.list_in_epoch(cf_filter)?;
         let stage = self.static_stage(cf_filter, cf_filter.key_log(), keys)?;
+        fault!(
+            StaticStageListedLate,
+            (epoch, read) = self.list_in_epoch(cf_filter)?
+        );
         Ok(stage.map(|stage| {
             new.complete(stage);
             ReadSegments {
@@ -107,7 +112,9 @@ impl Maintenance {
                     }
                 }
             };
-            take(keys.in_memtables);
+            let mut in_memtables = keys.in_memtables;
+            fault!(StaticStageWithoutMemtables, in_memtables = &[]);
+            take(in_memtables);
             if !log.replay(end, take) {
                 return Ok(None);
             }

@@ -190,6 +190,7 @@ fn health_says_of_each_figure_its_own_value() {
         name: "users".to_owned(),
         keys: summary.items(),
         stages: 1,
+        is_static: false,
         memory: cf.size(),
         overhead: cf.size_beside_filters(),
         predicted_rate: summary.predicted_rate(),

@@ -8,3 +8,4 @@ mod histories;
 mod memory_lsm;
 mod model_traces;
 mod multi_get;
+mod static_stage;

@@ -86,6 +86,8 @@ pub struct FilterReport {
     pub keys: u64,
     /// Stages.
     pub stages: usize,
+    /// Whether the first stage is static.
+    pub is_static: bool,
     /// Bits of all stages.
     pub bits: u64,
     /// Bits per key.
@@ -223,6 +225,7 @@ impl FilterReport {
         Self {
             keys: keys.get(),
             stages: stages.len(),
+            is_static: stages.first().is_some_and(|stage| stage.is_static()),
             bits: bits.get(),
             bits_per_key: bits.per_key(keys),
             fill: fill_of(stages),

@@ -33,8 +33,8 @@ pub struct VerifyReport {
     /// Sidecars that cannot be used, with the reason and the remedy; or the identity alone, without
     /// which none can be used.
     pub damaged: Vec<String>,
-    /// Live SSTs without a sidecar known to be theirs. Lookups read them until maintenance has
-    /// built one. SSTs from before RocksDB 6.24 never have one: their filters are rebuilt at each
+    /// Live SSTs without a sidecar known to be theirs, where one pays. Lookups read them until
+    /// maintenance has built one. SSTs from before RocksDB 6.24 never have one: their filters are rebuilt at each
     /// open.
     pub missing: Vec<String>,
     /// Raw entries that were checked against their segment filter and the column family's filters;
@@ -196,7 +196,7 @@ impl Check<'_> {
         table: &LiveSegment,
     ) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
-        let stored = self.sidecar(table, &mut report);
+        let stored = self.sidecar(cf_filter, table, &mut report);
         if self.full {
             self.keys(cf_filter, table, stored.as_ref(), &mut report)?;
         } else {
@@ -212,7 +212,12 @@ impl Check<'_> {
         }
     }
 
-    fn sidecar(&self, table: &LiveSegment, report: &mut VerifyReport) -> Option<SealedFilter> {
+    fn sidecar(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        report: &mut VerifyReport,
+    ) -> Option<SealedFilter> {
         let id = table.lasting_id.filter(|_| self.is_identified);
         let loaded = id.map(|id| self.sieve.filters.filter_store.load_checked(id));
         match loaded {
@@ -221,6 +226,7 @@ impl Check<'_> {
                 return Some(filter);
             }
             Some(Err(error)) => report.damaged.push(with_causes(&error)),
+            None | Some(Ok(None)) if !cf_filter.wants_segment_filter(table.is_in_last_level) => {}
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
         }
         None

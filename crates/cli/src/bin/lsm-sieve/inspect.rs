@@ -103,6 +103,7 @@ struct Family {
 struct Filter {
     keys: u64,
     stages: usize,
+    is_static: bool,
     bits: u64,
     bits_per_key: f64,
     fill: f64,
@@ -170,6 +171,7 @@ impl From<FilterReport> for Filter {
         Self {
             keys: filter.keys,
             stages: filter.stages,
+            is_static: filter.is_static,
             bits: filter.bits,
             bits_per_key: filter.bits_per_key,
             fill: filter.fill,
@@ -229,7 +231,7 @@ impl Tabular for Report {
             ),
             (
                 "decision",
-                "what maintenance would do with the segment filter",
+                "of a summary filter: which kind was chosen; of an SST: what maintenance would do with the segment filter",
             ),
         ]
     }
@@ -255,12 +257,16 @@ impl Family {
             Some(1) => "1 SST uncovered".to_owned(),
             Some(left) => format!("{left} SSTs uncovered"),
         };
-        let mut rows = vec![row(
-            format!("{}: summary filter", self.name),
-            None,
-            Some(&self.summary),
-            coverage,
-        )];
+        let name = format!("{}: summary filter", self.name);
+        let mut cells = row(name, None, Some(&self.summary), coverage);
+        if let Some(last) = cells.last_mut() {
+            *last = match self.summary.is_static {
+                true => "static: the column family hardly grows",
+                false => "blocked: it grows, or speed comes before memory",
+            }
+            .to_owned();
+        }
+        let mut rows = vec![cells];
         rows.extend(self.segments.iter().map(Segment::row));
         rows
     }
