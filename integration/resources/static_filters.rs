@@ -206,6 +206,8 @@ fn leveled_tree_takes_13_bits_per_key_and_loses_none() {
         assert!(last > Some(0), "{cf:?}");
         for table in &cf.segments {
             assert_eq!(table.filter.is_none(), table.level == last, "{table:?}");
+            // If a deeper level comes, its filter will be asked.
+            assert!(table.consulted, "{table:?}");
         }
         let in_segments = cf.segments.iter().filter_map(|table| table.filter.as_ref());
         let bits = cf.summary.bits + in_segments.map(|filter| filter.bits).sum::<u64>();
@@ -228,4 +230,50 @@ fn leveled_tree_takes_13_bits_per_key_and_loses_none() {
         assert!(tables(&report(&db)).iter().all(|filter| filter.bits > 0));
         check_settled(&db, &model);
     }
+}
+
+/// Nothing writes it anew, so its filter is there and has to go.
+#[test]
+fn sst_that_is_moved_into_the_last_level_loses_its_filter() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, model) = (open(home.path(), &sieve()), &mut Model::new());
+    fill(&db, model, 0..1_000);
+    db.flush().unwrap();
+    settle(&db);
+    let before = report(&db).segments.remove(0);
+    assert!(before.level == Some(0) && before.filter.is_some());
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    settle(&db);
+    let after = report(&db).segments.remove(0);
+    assert!(
+        after.file == before.file && after.level > Some(0),
+        "{after:?}"
+    );
+    assert!(after.filter.is_none(), "{after:?}");
+    assert_eq!(db.health().memory.segments.get(), 0);
+    check_settled(&db, model);
+}
+
+/// Its last level has half of the keys or fewer.
+#[test]
+fn universal_tree_has_filters_on_every_level_as_it_is_written() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_compaction_style(rocksdb::DBCompactionStyle::Universal);
+    settings.set_disable_auto_compactions(true);
+    let db = SieveDb::open(&settings, &sieve(), home.path()).unwrap();
+    let mut model = Model::new();
+    for _ in 0..2 {
+        fill(&db, &mut model, 0..1_000);
+        db.flush().unwrap();
+    }
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    settle(&db);
+    let table = report(&db).segments.remove(0);
+    let filter = table.filter.unwrap();
+    assert!(
+        table.level > Some(0) && filter.source == "table capture",
+        "{filter:?}"
+    );
+    check_settled(&db, &model);
 }

@@ -34,6 +34,8 @@ pub(crate) struct KeyLog {
     log: Mutex<Option<Log>>,
     #[cfg(test)]
     hook: tests::Hook,
+    #[cfg(test)]
+    replays: std::sync::atomic::AtomicU64,
 }
 
 /// A log that has missed nothing since it began.
@@ -127,6 +129,9 @@ impl KeyLog {
                 }
             }
         }
+        #[cfg(test)]
+        self.replays
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         #[cfg(test)]
         self.hook.call();
         true
@@ -226,6 +231,11 @@ mod tests {
         /// Calls `act` when the next replay has come to its end, and before it returns.
         pub(crate) fn after_next_replay(&self, act: impl FnOnce() + Send + 'static) {
             *unpoisoned(self.hook.0.lock()) = Some(Box::new(act));
+        }
+
+        /// How often all hashes were passed on.
+        pub(crate) fn replays(&self) -> u64 {
+            self.replays.load(std::sync::atomic::Ordering::Relaxed)
         }
 
         /// Changes a byte of the file, if there is one.

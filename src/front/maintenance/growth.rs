@@ -168,7 +168,7 @@ impl Maintenance {
     }
 
     /// Where a summary filter gets its keys. A log may have keys several times, and keys that are
-    /// deleted: one that does not grow is built from a log of at most `most` keys.
+    /// deleted: one that does not grow is built from a log of about `most` keys.
     pub(super) fn source_of_keys(
         &self,
         cf_filter: &CfFilter,
@@ -177,7 +177,9 @@ impl Maintenance {
     ) -> KeySource {
         let key_log = cf_filter.key_log();
         match key_log.len().filter(|_| key_log.is_whole()) {
-            Some(logged) if is_growing || most.is_some_and(|most| logged <= most) => KeySource::Log,
+            Some(logged) if is_growing || most.is_some_and(|most| logged <= most + most / 16) => {
+                KeySource::Log
+            }
             _ => KeySource::Tables {
                 logged: is_growing && self.begin_log(cf_filter),
             },
@@ -266,6 +268,14 @@ mod tests {
         assert!(measured(10 * second, keys - 45) && !measured(10 * second, keys - 55));
         assert!(measured(second, keys + 1_000), "it was rebuilt");
         assert!(!measured(PATIENCE / 2, keys), "too short to tell");
+        // The next measurement begins with this one.
+        let mut pace = Pace {
+            since: Instant::now().checked_sub(1_000 * second).unwrap(),
+            keys: Items::new(0),
+            is_slow: false,
+        };
+        pace.measure(&summary);
+        assert!(pace.since.elapsed() < 100 * second && pace.keys == summary.items());
     }
 
     const LIMIT: Duration = Duration::from_secs(60);

@@ -1,5 +1,7 @@
 //! The static first stage of a summary filter at rest: where its keys come from.
 
+use std::sync::Arc;
+
 use super::memory_lsm::{Scan, Store, Stored};
 use crate::front::options::FrontOptions;
 use crate::math::{Bits, Items};
@@ -127,4 +129,51 @@ fn stage_that_cannot_be_built_leaves_the_old_summary() {
     assert_eq!(denied, None);
     assert!(store.consolidate());
     assert!(has_static_stage_of(&store, 1_100));
+}
+
+/// Not more hashes are in memory at once than was said. The log's length counts what is between its
+/// hashes too.
+#[test]
+fn log_is_read_once_for_each_part() {
+    for (hashes_at_once, parts) in [(None, 1), (Some(AT_ONCE), 11)] {
+        let store = filled(hashes_at_once);
+        store.flush();
+        assert!(store.consolidate());
+        assert_eq!(store.cf_filter().key_log().replays(), parts);
+        assert!(has_static_stage_of(&store, 1_000));
+    }
+}
+
+/// Otherwise the first key would cause a growing summary filter, and the next pause a static one.
+#[test]
+fn stage_beside_a_static_one_is_no_reason_to_rebuild() {
+    let store = Store::open_without_thread(Stored::new(), &options(None));
+    store.look();
+    write(&store, 0..70_000);
+    store.flush();
+    assert!(store.consolidate());
+    assert!(store.cf_filter().key_log().is_whole());
+    let before = store.cf_filter().view().summary;
+    assert!(before.begins_static());
+    write(&store, 70_000..70_100);
+    store.look();
+    assert!(Arc::ptr_eq(&before, &store.cf_filter().view().summary));
+    assert_eq!(before.stages(), 2);
+}
+
+/// If it is built from a log that begins with it, the log would lack the keys of a static stage.
+#[test]
+fn growing_summary_that_the_budget_makes_smaller_is_not_static() {
+    for filters_last_level in [false, true] {
+        let options = FrontOptions {
+            filters_last_level,
+            memory_budget: Some(Bits::new(8_000_000)).into(),
+            ..FrontOptions::default().at_rest()
+        };
+        let is_static = |options: FrontOptions| {
+            let fitting = options.fitting(Items::new(1_000_000), Bits::new(0));
+            fitting.summary.at_rest.is_some()
+        };
+        assert!(is_static(options.clone()) && !is_static(options.growing()));
+    }
 }
