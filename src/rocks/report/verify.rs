@@ -34,8 +34,8 @@ pub struct VerifyReport {
     /// which none can be used.
     pub damaged: Vec<String>,
     /// Live SSTs without a sidecar known to be theirs, where one pays. Lookups read them until
-    /// maintenance has built one. SSTs from before RocksDB 6.24 never have one: their filters are rebuilt at each
-    /// open.
+    /// maintenance has built one. SSTs from before RocksDB 6.24 never have one: their filters are
+    /// rebuilt at each open.
     pub missing: Vec<String>,
     /// Raw entries that were checked against their segment filter and the column family's filters;
     /// 0 unless `full`.
