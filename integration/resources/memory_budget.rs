@@ -144,9 +144,6 @@ fn maintenance_settles_under_any_budget() {
             fill(&db, &mut model, table * 1_000..(table + 1) * 1_000);
             db.flush().unwrap();
         }
-        // From here on there is no log of keys, so a consolidation reads the tables.
-        drop(db);
-        let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
         cover(&db);
         db.consolidate().unwrap();
         let run_maintenance = || settle(&db);

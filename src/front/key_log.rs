@@ -34,8 +34,6 @@ pub(crate) struct KeyLog {
     log: Mutex<Option<Log>>,
     #[cfg(test)]
     hook: tests::Hook,
-    #[cfg(test)]
-    replays: std::sync::atomic::AtomicU64,
 }
 
 /// A log that has missed nothing since it began.
@@ -43,6 +41,7 @@ pub(crate) struct KeyLog {
 struct Log {
     file: File,
     length: u64,
+    hashes: u64,
     is_whole: bool,
 }
 
@@ -55,6 +54,7 @@ impl KeyLog {
         let log = tempfile::tempfile_in(folder).map(|file| Log {
             file,
             length: 0,
+            hashes: 0,
             is_whole,
         });
         if let Err(error) = &log {
@@ -80,7 +80,7 @@ impl KeyLog {
 
     /// The number of hashes, some of them of the same key; `None` if there is no log.
     pub(crate) fn len(&self) -> Option<u64> {
-        self.lock().as_ref().map(|log| log.length / HASH as u64)
+        self.lock().as_ref().map(|log| log.hashes)
     }
 
     /// Whether there is a log that is whole.
@@ -101,22 +101,14 @@ impl KeyLog {
         }
     }
 
-    /// Where the log ends now, if it is whole.
-    pub(crate) fn end_of_whole(&self) -> Option<u64> {
-        let log = self.lock();
-        log.as_ref()
-            .filter(|log| log.is_whole)
-            .map(|log| log.length)
-    }
-
-    /// Passes the hashes up to the position `end` to `take`, in runs. False if there is no log that
-    /// is whole, or if it cannot be read; `take` then got only some, and the log ends.
-    pub(crate) fn replay(&self, end: u64, mut take: impl FnMut(&[KeyHash])) -> bool {
+    /// Passes all hashes to `take`, in runs. False if there is no log that is whole, or if it cannot
+    /// be read; `take` then got only some, and the log ends.
+    pub(crate) fn replay(&self, mut take: impl FnMut(&[KeyHash])) -> bool {
         let mut at = 0;
         loop {
             // Unlocked between two runs: flushes append meanwhile.
             let run = match self.lock().as_mut().filter(|log| log.is_whole) {
-                Some(log) if at >= log.length.min(end) => break,
+                Some(log) if at == log.length => break,
                 Some(log) => log.run_at(&mut at),
                 None => return false,
             };
@@ -129,9 +121,6 @@ impl KeyLog {
                 }
             }
         }
-        #[cfg(test)]
-        self.replays
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         #[cfg(test)]
         self.hook.call();
         true
@@ -159,6 +148,7 @@ impl Log {
             self.file.seek(SeekFrom::Start(self.length))?;
             self.file.write_all(&run)?;
             self.length += run.len() as u64;
+            self.hashes += count as u64;
         }
         Ok(())
     }
@@ -233,11 +223,6 @@ mod tests {
             *unpoisoned(self.hook.0.lock()) = Some(Box::new(act));
         }
 
-        /// How often all hashes were passed on.
-        pub(crate) fn replays(&self) -> u64 {
-            self.replays.load(std::sync::atomic::Ordering::Relaxed)
-        }
-
         /// Changes a byte of the file, if there is one.
         pub(crate) fn damage(&self, at: u64) {
             if let Some(log) = self.lock().as_ref() {
@@ -252,9 +237,7 @@ mod tests {
 
     fn replayed(log: &KeyLog) -> Option<Vec<u64>> {
         let mut all = Vec::new();
-        let is_whole = log.replay(u64::MAX, |run| {
-            all.extend(run.iter().map(|hash| hash.get()))
-        });
+        let is_whole = log.replay(|run| all.extend(run.iter().map(|hash| hash.get())));
         is_whole.then_some(all)
     }
 

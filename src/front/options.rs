@@ -171,7 +171,7 @@ impl FilterSize {
         let (growing, at_rest) = match self.0 {
             Size::Rate(rate) if speed_over_memory => (rate, rate),
             Size::Rate(rate) => {
-                let at_rest = (rate.get() * AT_REST).max(Self::LEAST_RATE);
+                let at_rest = (rate.get() * AT_REST_PART).max(Self::LEAST_RATE);
                 (of_first(rate), Rate::clamped(at_rest))
             }
             Size::BitsPerKey(bits) => {
@@ -239,13 +239,14 @@ const TIGHTENING: f64 = 0.74;
 /// The rate of a static summary filter, as a part of the configured rate. 0.05 % instead of 1 %
 /// takes 4 bits more per key; a miss that passes reads a block of the last level, whose SSTs have no
 /// filters.
-const AT_REST: f64 = 0.05;
+const AT_REST_PART: f64 = 0.05;
 
 /// The rate of a segment filter, as a part of the configured rate. It decides how many SSTs are
 /// searched in vain for a key that exists.
 const SEGMENT_PART: f64 = 2.0;
 
-/// In a leveled tree, one key in so many is above the last level.
+/// Each level of a leveled tree holds ten times as many keys as the one above it, so about a tenth of
+/// all keys are above the last level.
 const LEVEL_GROWTH: u64 = 10;
 
 /// Hashes in memory while a static summary filter is built, at least: 1 MiB.
@@ -260,7 +261,8 @@ const MOST_PARTS: u64 = 8;
 const LEAST_BITS: f64 = 4.0;
 const MOST_BITS: f64 = 256.0;
 
-/// The shares of the room for a summary filter that it may take.
+/// The shares of the room that a summary filter is tried with: a small static stage takes more than
+/// its bits per key.
 const SHARES: [f64; 3] = [1.0, 0.97, 0.9];
 
 /// A consolidated summary filter has room for this many times its keys before its second stage
@@ -401,21 +403,22 @@ impl FrontOptions {
             None => self.with_room(keys).max(self.first_stage()),
         };
         let bits_per_key = room.get() as f64 / capacity.get().max(1) as f64;
-        let of_bits = |bits: f64| {
-            let size = FilterSize(Size::BitsPerKey(bits));
-            Self {
-                summary: size.summary_rates(self.summary.at_rest.is_none()),
-                ..self.clone()
+        let is_growing = self.summary.at_rest.is_none();
+        for share in SHARES {
+            let bits = bits_per_key * share;
+            if !(LEAST_BITS..MOST_BITS).contains(&bits) {
+                continue;
             }
-        };
-        // A small static stage takes more than its bits per key.
-        let tried = SHARES.map(|share| bits_per_key * share);
-        let usable = tried
-            .into_iter()
-            .filter(|bits| (LEAST_BITS..MOST_BITS).contains(bits));
-        let mut fitting = usable.map(of_bits);
-        let fitting = fitting.find(|options| options.summary_size(keys) <= room);
-        fitting.unwrap_or(self)
+            let size = FilterSize(Size::BitsPerKey(bits));
+            let fitting = Self {
+                summary: size.summary_rates(is_growing),
+                ..self.clone()
+            };
+            if fitting.summary_size(keys) <= room {
+                return fitting;
+            }
+        }
+        self
     }
 
     /// The options of a summary filter whose static first stage of `keys` keys is still to come.

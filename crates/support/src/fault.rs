@@ -391,7 +391,6 @@ faults! {
     UnknownSstKeepsKeyLog => "front::tests::growth::",
     /// The SSTs are listed after the log was read, so one that came meanwhile counts as read.
     ListedAfterReplay => "front::tests::growth::",
-    StaticStageListedLate => "front::tests::static_stage::",
     StaticStageWithoutMemtables => "front::tests::static_stage::",
     /// The keys of a compaction go into the log once more.
     CompactionIsFlush => "front::maintenance::growth::",

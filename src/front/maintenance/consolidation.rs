@@ -78,15 +78,13 @@ impl Maintenance {
             return false;
         }
         let summary = cf_filter.view().summary;
+        growth::end_useless_log(cf_filter, &summary, quiet);
         let mut lacks_prefixes = cf_filter.lacks_prefixes();
         fault!(PrefixesNeverCompleted, lacks_prefixes = false);
         let due = growth::is_outgrown(&summary, cf_filter.key_log())
             || lacks_prefixes
             || (self.hardly_grows(cf_filter, quiet) && self.would_shrink(cf_filter, &summary))
             || (summary.is_saturated() && self.has_room_again(cf_filter));
-        if !due {
-            growth::end_useless_log(cf_filter, &summary, quiet);
-        }
         if quiet && !due && !summary.is_saturated() {
             // Skips the check until the next write; it may have to list all SSTs.
             cf_filter.note_consolidated(Some(now));
@@ -210,16 +208,15 @@ impl Maintenance {
         } else {
             hashes
         };
+        let options = match is_growing {
+            true => options.growing(),
+            false => options,
+        };
         let room = match options.summary.at_rest {
-            _ if is_growing => growth::room(keys),
             // The count may be a little too low, and a static stage takes what its keys need.
             Some(_) => keys / 64,
+            None if is_growing => growth::room(keys),
             None => 0,
-        };
-        let options = if is_growing {
-            options.growing()
-        } else {
-            options
         };
         let (keys, others) = (
             Items::new(keys + room),
@@ -237,7 +234,10 @@ impl Maintenance {
         Ok(Rebuild {
             new: Arc::new(new),
             static_rate,
-            source: self.source_of_keys(cf_filter, is_growing, static_rate.map(|_| entries)),
+            source: match is_growing {
+                true => self.source_to_grow(cf_filter),
+                false => KeySource::Tables { logged: false },
+            },
         })
     }
 
@@ -378,14 +378,13 @@ impl Maintenance {
         let static_keys = rebuild
             .static_rate
             .map(|rate| StaticKeys { rate, in_memtables });
-        let replayed = match (source, &static_keys) {
-            (KeySource::Log, Some(keys)) => self.complete_from_log(cf_filter, new, keys)?,
-            (KeySource::Log, None) => self.insert_logged_keys(new, cf_filter)?,
-            (KeySource::Tables { .. }, _) => None,
+        let replayed = match source {
+            KeySource::Log => self.insert_logged_keys(new, cf_filter)?,
+            KeySource::Tables { .. } => None,
         };
-        let mut absorbed = match (replayed, &static_keys) {
+        let mut absorbed = match (replayed, static_keys) {
             (Some(absorbed), _) => absorbed,
-            (None, Some(keys)) => self.complete_from_tables(cf_filter, new, keys, backoff)?,
+            (None, Some(keys)) => self.complete(cf_filter, new, &keys, backoff)?,
             (None, None) => {
                 self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?
             }
@@ -610,8 +609,6 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db = consolidated(home.path());
         damage_the_table(&db);
-        // Otherwise it is not read.
-        db.cf_filters().all().remove(0).key_log().end();
         assert!(db.consolidate().is_err(), "the table cannot be read");
         db.put(b"written since", b"value").unwrap();
         assert!(!db.filter_answer(b"written since").is_absent());

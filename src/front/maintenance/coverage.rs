@@ -115,8 +115,7 @@ impl Maintenance {
     /// Saves a summary filter that has become complete. A large one is not written for each small
     /// ingested file.
     pub(super) fn save_unless_nearly_stored(&self, cf_filter: &CfFilter) {
-        let is_empty = cf_filter.view().summary.items().get() == 0;
-        if cf_filter.is_complete_by_construction() && !is_empty && !cf_filter.is_nearly_stored() {
+        if cf_filter.is_complete_by_construction() && !cf_filter.is_nearly_stored() {
             self.save_summary(cf_filter);
         }
     }

@@ -1,7 +1,6 @@
 //! A summary filter that grows while writers are busy: when it is rebuilt at a larger size, and from
 //! what.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::consolidation::ReadSegments;
@@ -43,7 +42,7 @@ pub(super) enum KeySource {
 
 /// A column family that takes so long to grow by a quarter hardly grows: its summary filter is made
 /// as small as that of one at rest. At this pace that is done every ten minutes at most.
-const AT_REST: Duration = Duration::from_secs(600);
+const HARDLY_GROWS: Duration = Duration::from_secs(600);
 
 /// How fast a summary filter takes new keys, measured over at least [`PATIENCE`].
 pub(super) struct Pace {
@@ -67,16 +66,12 @@ impl Pace {
             // Fewer than before: it was rebuilt.
             let new = keys.get().saturating_sub(self.keys.get()) as f64;
             let per_second = new / elapsed.as_secs_f64();
-            let is_slow = per_second * AT_REST.as_secs_f64() <= (keys.get() / 4) as f64;
+            let is_slow = per_second * HARDLY_GROWS.as_secs_f64() <= (keys.get() / 4) as f64;
             *self = Self {
                 is_slow,
                 ..Self::from_now(summary)
             };
         }
-    }
-
-    fn is_slow(&self) -> bool {
-        self.is_slow
     }
 }
 
@@ -167,40 +162,34 @@ impl Maintenance {
         is_wanted && cf_filter.key_log().begin(self.filter_store.folder().path())
     }
 
-    /// Where a summary filter gets its keys. A log may have keys several times, and keys that are
-    /// deleted: one that does not grow is built from a log of about `most` keys.
-    pub(super) fn source_of_keys(
-        &self,
-        cf_filter: &CfFilter,
-        is_growing: bool,
-        most: Option<u64>,
-    ) -> KeySource {
-        let key_log = cf_filter.key_log();
-        match key_log.len().filter(|_| key_log.is_whole()) {
-            Some(logged) if is_growing || most.is_some_and(|most| logged <= most + most / 16) => {
-                KeySource::Log
-            }
-            _ => KeySource::Tables {
-                logged: is_growing && self.begin_log(cf_filter),
+    /// Where a summary filter that has outgrown its size gets its keys.
+    pub(super) fn source_to_grow(&self, cf_filter: &CfFilter) -> KeySource {
+        match cf_filter.key_log().is_whole() {
+            true => KeySource::Log,
+            false => KeySource::Tables {
+                logged: self.begin_log(cf_filter),
             },
         }
     }
 
-    /// Whether a column family would take [`AT_REST`] to grow by a quarter, or longer.
+    /// Whether a column family would take [`HARDLY_GROWS`] to grow by a quarter, or longer.
     pub(super) fn hardly_grows(&self, cf_filter: &CfFilter, quiet: bool) -> bool {
-        quiet || self.paces.get(cf_filter.name()).is_some_and(Pace::is_slow)
+        quiet
+            || self
+                .paces
+                .get(cf_filter.name())
+                .is_some_and(|pace| pace.is_slow)
     }
 
     /// Measures how fast the column families grow.
     pub(super) fn measure_paces(&mut self) {
-        let all = self.cf_filters.all();
-        let names: HashSet<&str> = all.iter().map(|cf_filter| cf_filter.name()).collect();
-        self.paces.retain(|name, _| names.contains(&**name));
-        for cf_filter in &all {
-            let pace = self.paces.entry(cf_filter.name().to_owned());
+        let mut before = std::mem::take(&mut self.paces);
+        for cf_filter in self.cf_filters.all() {
             let summary = cf_filter.view().summary;
-            pace.or_insert_with(|| Pace::from_now(&summary))
-                .measure(&summary);
+            let known = before.remove(cf_filter.name());
+            let mut pace = known.unwrap_or_else(|| Pace::from_now(&summary));
+            pace.measure(&summary);
+            self.paces.insert(cf_filter.name().to_owned(), pace);
         }
     }
 
@@ -213,8 +202,7 @@ impl Maintenance {
     ) -> Result<Option<ReadSegments>, TaskError> {
         // Before the log is read: external writes that come meanwhile are not in it.
         let (mut epoch, mut read) = self.list_in_epoch(cf_filter)?;
-        let log = cf_filter.key_log();
-        let is_whole = log.replay(u64::MAX, |hashes| new.insert_many(hashes));
+        let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
         fault!(
             ListedAfterReplay,
             (epoch, read) = self.list_in_epoch(cf_filter)?
@@ -259,7 +247,7 @@ mod tests {
                 is_slow: false,
             };
             pace.measure(&summary);
-            pace.is_slow()
+            pace.is_slow
         };
         let second = Duration::from_secs(1);
         assert!(measured(second, keys));

@@ -329,8 +329,8 @@ impl Maintenance {
         self.load_filters(cf_filter, tables);
         let was_complete = cf_filter.is_complete_by_construction();
         self.publish_known(cf_filter, epoch, tables);
-        if !was_complete {
-            // SSTs that a run before has read, which external writes overtook.
+        if !was_complete && !tables.is_empty() {
+            // A run before has read them, which external writes overtook.
             self.save_unless_nearly_stored(cf_filter);
         }
         self.log_keys_from_the_start(cf_filter, tables)?;

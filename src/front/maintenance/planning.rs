@@ -7,7 +7,9 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-use crate::math::{Bits, Rate};
+use crate::front::cf_filter::CfFilter;
+use crate::front::engine::LiveSegment;
+use crate::math::{Bits, Items, Rate, blocked};
 use crate::prefix::Prefixes;
 use crate::segment::{SealedFilter, SegmentId};
 
@@ -32,10 +34,26 @@ pub enum FilterPlan {
 }
 
 impl FilterPlan {
+    /// The plan for a live SST, where segment filters have this rate. `filter` and `room` are as for
+    /// [`FilterPlan::of`].
+    pub(crate) fn of_segment(
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        filter: Option<&SealedFilter>,
+        promised: Rate,
+        room: impl FnOnce() -> Bits,
+    ) -> Self {
+        if !cf_filter.wants_segment_filter(table.is_in_last_level) {
+            return Self::None;
+        }
+        let needed = blocked::size_in_bits(Items::new(table.entries), promised);
+        Self::of(filter, promised, cf_filter.prefixes(), needed, room)
+    }
+
     /// The plan for an SST whose keys have these prefixes. `filter` is its filter, if it has one, and
     /// `needed` the size of a rebuilt one. `room` is the memory for a rebuilt one, including what the
     /// current filter takes. It is called only if a filter may be rebuilt.
-    pub(crate) fn of(
+    fn of(
         filter: Option<&SealedFilter>,
         promised: Rate,
         prefixes: &Prefixes,
@@ -114,7 +132,6 @@ mod tests {
     use crate::filter::naive::{hashes, imprint};
     use crate::filter::{Chain, Kind, Stage};
     use crate::format::Source;
-    use crate::math::Items;
     use crate::math::ribbon::{PARTS, rate};
     use crate::prefix::Prefix;
 

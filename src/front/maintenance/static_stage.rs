@@ -1,8 +1,10 @@
-//! Builds the static first stage of a summary filter from the hashes of all keys, which are in a
-//! file: the log of keys, or one that is made from the SSTs. If memory does not hold all hashes at
-//! once, the stage is built in parts, and the file is read once for each part.
+//! Builds the static first stage of a summary filter from the keys of memtables and SSTs. If memory
+//! does not hold all hashes at once, those of the SSTs go to a file first. The stage is then built
+//! in parts, and the file is read once for each part.
+//!
+//! The log of keys is not used: it has the keys of deletions, and keys that are gone.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, TryReserveError};
 
 use super::consolidation::ReadSegments;
 use super::{Maintenance, TaskError};
@@ -14,86 +16,110 @@ use crate::front::maintenance::backoff::Backoff;
 use crate::hash::KeyHash;
 use crate::math::Rate;
 
-/// Bytes of a hash in memory.
-const HASH: u64 = size_of::<KeyHash>() as u64;
-
 /// What a static stage gets beside the keys of SSTs.
 pub(super) struct StaticKeys<'a> {
     pub(super) rate: Rate,
     pub(super) in_memtables: &'a [KeyHash],
 }
 
-impl Maintenance {
-    /// Puts the static first stage into a summary filter, with the keys of the log and of memtables.
-    /// `None` if the log has ended.
-    pub(super) fn complete_from_log(
-        &self,
-        cf_filter: &CfFilter,
-        new: &Scalable,
-        keys: &StaticKeys<'_>,
-    ) -> Result<Option<ReadSegments>, TaskError> {
-        // Before the log is read: external writes that come meanwhile are not in it.
-        let (mut epoch, mut read) = self.list_in_epoch(cf_filter)?;
-        let stage = self.static_stage(cf_filter, cf_filter.key_log(), keys)?;
-        fault!(
-            StaticStageListedLate,
-            (epoch, read) = self.list_in_epoch(cf_filter)?
-        );
-        Ok(stage.map(|stage| {
-            new.complete(stage);
-            ReadSegments {
-                epoch,
-                read,
-                quarantine: Vec::new(),
+/// The hashes of the keys of all SSTs.
+enum Spool {
+    Memory(Vec<KeyHash>),
+    File(KeyLog),
+}
+
+impl Spool {
+    fn append(&mut self, hashes: impl Iterator<Item = KeyHash>) -> Result<(), TryReserveError> {
+        match self {
+            Self::Memory(kept) => {
+                for hash in hashes {
+                    kept.try_reserve(1)?;
+                    kept.push(hash);
+                }
             }
-        }))
+            Self::File(log) => log.append(hashes),
+        }
+        Ok(())
     }
 
-    /// The same with the keys of all live SSTs.
-    pub(super) fn complete_from_tables(
+    /// `None` if the file could not be written.
+    fn len(&self) -> Option<u64> {
+        match self {
+            Self::Memory(kept) => Some(kept.len() as u64),
+            Self::File(log) => log.len(),
+        }
+    }
+
+    /// Passes all hashes to `take`; false if the file cannot be read.
+    fn replay(&self, mut take: impl FnMut(&[KeyHash])) -> bool {
+        match self {
+            Self::Memory(kept) => {
+                take(kept);
+                true
+            }
+            Self::File(log) => {
+                log.complete();
+                log.replay(take)
+            }
+        }
+    }
+}
+
+impl Maintenance {
+    /// Puts the static first stage into a summary filter, with the keys of memtables and of all live
+    /// SSTs.
+    pub(super) fn complete(
         &self,
         cf_filter: &CfFilter,
         new: &Scalable,
         keys: &StaticKeys<'_>,
         backoff: &mut Backoff,
     ) -> Result<ReadSegments, TaskError> {
-        let lost = || TaskError::Spool(cf_filter.name().to_owned());
-        let spool = KeyLog::default();
-        if !spool.begin(self.filter_store.folder().path()) {
-            return Err(lost());
-        }
-        let mut last = None;
+        let mut spool = self.spool(self.entries(cf_filter)?);
+        let (mut last, mut room) = (None, Ok(()));
         let none = HashSet::new();
         let absorbed = self.read_all_keys(cf_filter, backoff, none, |_, hashes| {
             // All versions of a key are adjacent in an SST.
             let new = hashes.iter().copied();
-            spool.append(new.filter(|&hash| last.replace(hash) != Some(hash)));
+            let new = new.filter(|&hash| last.replace(hash) != Some(hash));
+            if room.is_ok() {
+                room = spool.append(new);
+            }
         })?;
         absorbed.check_needed_segments(cf_filter)?;
-        spool.complete();
+        let cf = || cf_filter.name().to_owned();
+        room.map_err(|source| TaskError::Hashes { cf: cf(), source })?;
         let stage = self.static_stage(cf_filter, &spool, keys)?;
-        new.complete(stage.ok_or_else(lost)?);
+        new.complete(stage.ok_or_else(|| TaskError::Spool(cf()))?);
         Ok(absorbed)
     }
 
-    /// A static stage of these keys. `None` if the log of some has ended.
+    /// In memory for few entries, and where no file can be created.
+    fn spool(&self, entries: u64) -> Spool {
+        let log = KeyLog::default();
+        let are_few = self.options.static_parts(entries).get() == 1;
+        match !are_few && log.begin(self.filter_store.folder().path()) {
+            true => Spool::File(log),
+            false => Spool::Memory(Vec::new()),
+        }
+    }
+
+    /// A static stage of these keys and of those in a file. `None` if that cannot be read.
     fn static_stage(
         &self,
         cf_filter: &CfFilter,
-        log: &KeyLog,
+        spool: &Spool,
         keys: &StaticKeys<'_>,
     ) -> Result<Option<Stage>, TaskError> {
         let cf = || cf_filter.name().to_owned();
         let no_stage = |source: StageError| TaskError::Static { cf: cf(), source };
         let no_room = |source| TaskError::Hashes { cf: cf(), source };
-        let Some(end) = log.end_of_whole() else {
+        let Some(spooled) = spool.len() else {
             return Ok(None);
         };
-        let most = end / HASH + keys.in_memtables.len() as u64;
+        let most = spooled + keys.in_memtables.len() as u64;
         let parts = self.options.static_parts(most);
         let share = usize::try_from(most / parts).unwrap_or(usize::MAX);
-        // Of one part the size is exact.
-        let stage_of = |hashes| Stage::ribbon(hashes, keys.rate).map_err(no_stage);
         let mut builder = RibbonBuilder::new(parts, keys.rate);
         while !builder.is_complete() {
             if self.wakeup.stopping() {
@@ -115,12 +141,13 @@ impl Maintenance {
             let mut in_memtables = keys.in_memtables;
             fault!(StaticStageWithoutMemtables, in_memtables = &[]);
             take(in_memtables);
-            if !log.replay(end, take) {
+            if !spool.replay(take) {
                 return Ok(None);
             }
             room.map_err(no_room)?;
             if parts.get() == 1 {
-                return stage_of(part).map(Some);
+                // The size is exact then.
+                return Stage::ribbon(part, keys.rate).map(Some).map_err(no_stage);
             }
             builder = builder.with_part(part).map_err(no_stage)?;
         }

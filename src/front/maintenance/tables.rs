@@ -10,7 +10,7 @@ use crate::front::engine::{EngineError, LiveSegment};
 use crate::front::maintenance::backoff::Backoff;
 use crate::front::maintenance::planning::FilterPlan;
 use crate::front::sorted_runs::{SortedRuns, WithRange};
-use crate::math::{Bits, Items, blocked};
+use crate::math::{Bits, Items};
 use crate::segment::SegmentBuilder;
 
 /// If more SSTs than this overlap at one key, no line is prefetched: sorting them into runs takes
@@ -104,22 +104,14 @@ impl Maintenance {
         let segment = self.registry.open(id);
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
-        let entries = Items::new(table.entries);
-        let needed = blocked::size_in_bits(entries, rate);
         let room = || self.room(own.unwrap_or_default());
-        let is_wanted = cf_filter.wants_segment_filter(table.is_in_last_level);
-        let prefixes = cf_filter.prefixes();
-        let plan = match is_wanted {
-            true => FilterPlan::of(filter.as_deref(), rate, prefixes, needed, room),
-            false => FilterPlan::None,
-        };
-        match plan {
+        match FilterPlan::of_segment(cf_filter, table, filter.as_deref(), rate, room) {
             FilterPlan::Keep | FilterPlan::None => None,
             FilterPlan::Rebuild => {
                 tracing::info!(segment = %id, "rebuilding a segment filter");
                 let builder = SegmentBuilder::new(id, cf_filter.hasher(), rate)
                     .with_prefixes(cf_filter.prefixes())
-                    .for_entries(entries);
+                    .for_entries(Items::new(table.entries));
                 Some(builder)
             }
             FilterPlan::Drop => {

@@ -277,7 +277,6 @@ fn segment_that_comes_beside_a_static_stage_is_read_too() {
     store.look();
     write_segments(&store, 3);
     turn_while_woken(&store);
-    store.cf_filter().key_log().end();
     store.ingest_after_next_scan(entries(5_000..5_100));
     let before = store.scans();
     assert!(store.consolidate());

@@ -30,7 +30,6 @@ fn filled(hashes_at_once: Option<u64>) -> Store {
         store.flush();
     }
     write(&store, 600..1_000);
-    assert!(store.cf_filter().key_log().is_whole());
     store
 }
 
@@ -49,79 +48,31 @@ fn has_static_stage_of(store: &Store, keys: u32) -> bool {
 }
 
 #[test]
-fn keys_come_from_a_log_that_is_whole_and_no_segment_is_read() {
-    for hashes_at_once in [None, Some(AT_ONCE)] {
-        let store = filled(hashes_at_once);
-        let before = store.scans();
-        assert!(store.consolidate());
-        assert_eq!(store.scans(), before);
-        assert!(has_static_stage_of(&store, 1_000), "{hashes_at_once:?}");
-    }
-}
-
-/// A log has each key as often as it was flushed.
-#[test]
-fn keys_come_from_segments_if_the_log_has_keys_that_are_gone() {
-    let store = filled(None);
-    for _ in 0..3 {
-        write(&store, 0..300);
-        store.flush();
-    }
-    store.compact();
-    let before = store.scans();
-    assert!(store.consolidate());
-    assert!(store.scans() > before);
-    assert!(has_static_stage_of(&store, 1_000));
-}
-
-#[test]
 fn each_segment_is_read_once_for_all_parts() {
     let store = filled(Some(AT_ONCE));
-    store.cf_filter().key_log().end();
     let (before, segments) = (store.scans(), store.segments().len() as u64);
     assert!(store.consolidate());
     assert_eq!(store.scans() - before, segments);
     assert!(has_static_stage_of(&store, 1_000));
 }
 
-/// External writes end it: between two parts, or behind the last.
+/// The log of keys has them.
 #[test]
-fn segments_are_read_if_external_writes_end_the_log() {
-    let at_once = [None, Some(AT_ONCE)];
-    for (hashes_at_once, external) in at_once.into_iter().flat_map(|at| [(at, 0), (at, 100)]) {
-        let store = filled(hashes_at_once);
-        let entries = (1_000..1_000 + external).map(|number| (key(number).to_vec(), vec![1]));
-        store.ingest_after_next_replay(entries.collect());
+fn deleted_keys_are_in_no_static_stage() {
+    for hashes_at_once in [None, Some(AT_ONCE)] {
+        let store = Store::open_without_thread(Stored::new(), &options(hashes_at_once));
+        store.look();
+        write(&store, 0..300);
+        (200..300).for_each(|number| store.delete(&key(number)));
+        store.flush();
         assert!(store.consolidate());
-        store.settle();
-        let keys = 1_000 + external;
-        let denied = (0..keys).find(|&number| store.rules_out(&key(number)));
-        assert_eq!(denied, None, "{hashes_at_once:?}");
-        assert!(store.consolidate());
-        assert!(has_static_stage_of(&store, keys), "{hashes_at_once:?}");
+        assert!(has_static_stage_of(&store, 200), "{hashes_at_once:?}");
     }
-}
-
-/// What is flushed meanwhile is in the log twice, and was in memtables before.
-#[test]
-fn flush_between_two_parts_loses_no_key() {
-    let store = filled(Some(AT_ONCE));
-    let other = store.other_thread();
-    store.cf_filter().key_log().after_next_replay(move || {
-        (1_000..1_050_u32).for_each(|number| other.put(&key(number), b"value"));
-        other.flush();
-    });
-    assert!(store.consolidate());
-    let summary = store.cf_filter().view().summary;
-    assert!(summary.begins_static() && summary.stages() == 2);
-    let denied = (0..1_050).find(|&number| store.rules_out(&key(number)));
-    assert_eq!(denied, None);
 }
 
 #[test]
 fn stage_that_cannot_be_built_leaves_the_old_summary() {
     let store = filled(Some(AT_ONCE));
-    store.cf_filter().key_log().end();
     store.set_next_scans([Scan::FailsAfter(10)]);
     assert!(!store.consolidate());
     write(&store, 1_000..1_100);
@@ -129,19 +80,6 @@ fn stage_that_cannot_be_built_leaves_the_old_summary() {
     assert_eq!(denied, None);
     assert!(store.consolidate());
     assert!(has_static_stage_of(&store, 1_100));
-}
-
-/// Not more hashes are in memory at once than was said. The log's length counts what is between its
-/// hashes too.
-#[test]
-fn log_is_read_once_for_each_part() {
-    for (hashes_at_once, parts) in [(None, 1), (Some(AT_ONCE), 11)] {
-        let store = filled(hashes_at_once);
-        store.flush();
-        assert!(store.consolidate());
-        assert_eq!(store.cf_filter().key_log().replays(), parts);
-        assert!(has_static_stage_of(&store, 1_000));
-    }
 }
 
 /// Otherwise the first key would cause a growing summary filter, and the next pause a static one.

@@ -12,7 +12,7 @@ use crate::front::engine::LiveSegment;
 use crate::front::maintenance::planning::FilterPlan;
 use crate::front::maintenance::scrub::Scrubbed;
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Rate, blocked, growth};
+use crate::math::{Bits, Items, Rate, growth};
 use crate::rocks::db::SieveDb;
 use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::InspectError;
@@ -189,14 +189,9 @@ impl Sieve {
         filter: Option<&SealedFilter>,
     ) -> Option<FilterPlan> {
         let (rate, _) = cf_filter.segment_rate().zip(table.id())?;
-        if !cf_filter.wants_segment_filter(table.is_in_last_level) {
-            return Some(FilterPlan::None);
-        }
         let own = filter.map(|filter| filter.chain.size());
-        let needed = blocked::size_in_bits(Items::new(table.entries), rate);
         let room = || self.filters.room(own.unwrap_or_default());
-        let prefixes = cf_filter.prefixes();
-        Some(FilterPlan::of(filter, rate, prefixes, needed, room))
+        Some(FilterPlan::of_segment(cf_filter, table, filter, rate, room))
     }
 
     /// The live SSTs of a column family; none if it is gone.
