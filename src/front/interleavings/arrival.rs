@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cf_filter;
 use super::engine::{Engine, Key};
 use crate::front::cf_filters::{CfFilters, Progress};
+use crate::front::options::SummaryRates;
 use crate::front::sorted_runs::WithRange;
 use crate::front::view::Coverage;
 use crate::interleavings::{at_once, explore, part};
@@ -13,6 +14,10 @@ use crate::sync::Mutex;
 
 const FOREIGN: Key = b"from outside";
 const OWN: Key = b"from a memtable";
+const SUMMARY: SummaryRates = SummaryRates {
+    growing: Rate::ONE_PERCENT,
+    at_rest: None,
+};
 
 /// The steps of `Maintenance::publish_known` and `Maintenance::cover`.
 fn attend(engine: &Engine) {
@@ -80,7 +85,7 @@ fn an_ingested_key_is_found() {
 #[test]
 fn keys_that_arrive_before_the_front_are_found() {
     explore("columns_insert_arrival_get", |turn| {
-        let cf_filters = Arc::new(CfFilters::new(Rate::ONE_PERCENT));
+        let cf_filters = Arc::new(CfFilters::new(SUMMARY));
         let there = Arc::new(Mutex::new(false));
         let (maker, external, reader) =
             (Arc::clone(&cf_filters), Arc::clone(&cf_filters), cf_filters);
@@ -115,7 +120,7 @@ fn keys_that_arrive_before_the_front_are_found() {
 #[test]
 fn coverage_that_grows_is_not_final() {
     explore("columns_progress_publish", |turn| {
-        let cf_filters = Arc::new(CfFilters::new(Rate::ONE_PERCENT));
+        let cf_filters = Arc::new(CfFilters::new(SUMMARY));
         let cf_filter = cf_filter();
         cf_filters.insert(1, Arc::clone(&cf_filter));
         let waited = Arc::clone(&cf_filters);
