@@ -36,6 +36,14 @@ impl Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbsenceProof(());
 
+impl AbsenceProof {
+    /// The proof, if the filters of a view of known coverage say that it holds no such key.
+    #[inline(always)]
+    fn unless(may_hold: bool) -> Option<Self> {
+        (!may_hold).then_some(Self(()))
+    }
+}
+
 /// The outcome of a fast probe of the summary filter.
 pub(crate) enum FastProbed {
     Absent(AbsenceProof),
@@ -152,7 +160,7 @@ pub(crate) struct PrefixProbe<'p> {
 impl View {
     /// Proof that no key has a prefix, from all filters that have the prefixes of its function.
     pub(crate) fn check_prefix(&self, probe: PrefixProbe<'_>) -> Option<AbsenceProof> {
-        (!self.may_hold_prefix(probe)).then_some(AbsenceProof(()))
+        AbsenceProof::unless(self.may_hold_prefix(probe))
     }
 
     /// False only for a prefix that no key has.
@@ -187,8 +195,9 @@ impl View {
             return FastProbed::Undecided;
         }
         match self.summary.may_contain_fast(simd, hash.for_summary()) {
-            Some(false) => FastProbed::Absent(AbsenceProof(())),
-            Some(true) => FastProbed::Maybe,
+            Some(may_hold) => {
+                AbsenceProof::unless(may_hold).map_or(FastProbed::Maybe, FastProbed::Absent)
+            }
             None => FastProbed::Undecided,
         }
     }
@@ -209,7 +218,7 @@ impl View {
 
     /// Proof that a key is absent, from all filters; `passed` is what the summary filter says of it.
     pub(crate) fn check(&self, passed: bool, hash: KeyHash, key: &[u8]) -> Option<AbsenceProof> {
-        (!self.may_hold(passed, hash, key)).then_some(AbsenceProof(()))
+        AbsenceProof::unless(self.may_hold(passed, hash, key))
     }
 
     /// False only for an absent key; `passed` is what the summary filter says of it.

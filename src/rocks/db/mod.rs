@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rocksdb::{
-    AsColumnFamilyRef, DBWithThreadMode, MultiThreaded, SnapshotWithThreadMode, ThreadMode,
+    AsColumnFamilyRef, DBWithThreadMode, MultiThreaded, ReadOptions, SnapshotWithThreadMode,
+    ThreadMode,
 };
 
 use crate::front::audit::FalseNegative;
@@ -95,6 +96,8 @@ pub struct SieveDb<T: ThreadMode = MultiThreaded> {
     /// Those of the default column family.
     default: Arc<CfFilter>,
     sieve: Arc<Sieve>,
+    /// The options of reads that are given none: `rocksdb` would make new ones for each.
+    plain: ReadOptions,
 }
 
 /// A [snapshot](rocksdb::DBCommon::snapshot) of a [`SieveDb`]. Its reads ask the filters.

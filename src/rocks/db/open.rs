@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rocksdb::{
-    DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, Options, SingleThreaded, ThreadMode,
+    DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, Options, ReadOptions, SingleThreaded,
+    ThreadMode,
 };
 
 use super::{SieveDb, Transactions};
@@ -56,6 +57,7 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
             handle: opened.handle,
             default,
             sieve,
+            plain: ReadOptions::default(),
         })
     }
 }

@@ -20,7 +20,7 @@ impl<T: ThreadMode> SieveDb<T> {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
-        self.read(key, || self.engine.get(key))
+        self.read(key, || self.engine.get_opt(key, &self.plain))
     }
 
     /// [`SieveDb::get`] with read options, which may carry a snapshot.
@@ -47,7 +47,7 @@ impl<T: ThreadMode> SieveDb<T> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
-        self.read_cf(cf, key, || self.engine.get_cf(cf, key))
+        self.read_cf(cf, key, || self.engine.get_cf_opt(cf, key, &self.plain))
     }
 
     /// [`SieveDb::get_cf`] with read options, which may carry a snapshot.
@@ -71,7 +71,7 @@ impl<T: ThreadMode> SieveDb<T> {
     #[inline]
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
-        self.read(key, || self.engine.get_pinned(key))
+        self.read(key, || self.engine.get_pinned_opt(key, &self.plain))
     }
 
     /// [`SieveDb::get_pinned`] with read options, which may carry a snapshot.
@@ -98,7 +98,9 @@ impl<T: ThreadMode> SieveDb<T> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
-        self.read_cf(cf, key, || self.engine.get_pinned_cf(cf, key))
+        self.read_cf(cf, key, || {
+            self.engine.get_pinned_cf_opt(cf, key, &self.plain)
+        })
     }
 
     /// [`SieveDb::get_pinned_cf`] with read options, which may carry a snapshot.
@@ -124,8 +126,8 @@ impl<T: ThreadMode> SieveDb<T> {
         multi_get(&self.default, &keys, |left| {
             // What a batch sets up costs more than it saves for one key.
             past_filters(|| match left {
-                [one] => vec![self.engine.get(one)],
-                left => self.engine.multi_get(left),
+                [one] => vec![self.engine.get_opt(one, &self.plain)],
+                left => self.engine.multi_get_opt(left, &self.plain),
             })
         })
     }
@@ -147,7 +149,7 @@ impl<T: ThreadMode> SieveDb<T> {
         &self,
         keys: impl IntoIterator<Item = (&'b W, K)>,
     ) -> Values<Vec<u8>> {
-        self.multi_get_cf_opt(keys, &ReadOptions::default())
+        self.multi_get_cf_opt(keys, &self.plain)
     }
 
     /// [`SieveDb::multi_get_cf`] with read options, which may carry a snapshot.
@@ -209,7 +211,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// # Errors
     /// Returns RocksDB's error.
     pub fn get_unfiltered(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        past_filters(|| self.engine.get(key))
+        past_filters(|| self.engine.get_opt(key, &self.plain))
     }
 
     /// The value of a key of a column family, read from the engine without the filters.
@@ -221,7 +223,7 @@ impl<T: ThreadMode> SieveDb<T> {
         cf: &impl AsColumnFamilyRef,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        past_filters(|| self.engine.get_cf(cf, key))
+        past_filters(|| self.engine.get_cf_opt(cf, key, &self.plain))
     }
 
     /// The filters of a column family.
@@ -270,10 +272,11 @@ impl<T: ThreadMode> SieveDb<T> {
     ) -> Values<DBPinnableSlice<'_>> {
         past_filters(|| match keys {
             // As in `multi_get`.
-            [one] => vec![self.engine.get_pinned_cf(cf, one)],
+            [one] => vec![self.engine.get_pinned_cf_opt(cf, one, &self.plain)],
             keys => {
                 let keys = keys.iter().copied();
-                self.engine.batched_multi_get_cf(cf, keys, sorted)
+                self.engine
+                    .batched_multi_get_cf_opt(cf, keys, sorted, &self.plain)
             }
         })
     }

@@ -34,43 +34,34 @@ unsafe extern "C" {
         sieve: *mut c_void,
         hooks: *const Hooks,
     );
-}
-
-/// Whom the reads of a thread ask that go through a handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// The filters, and then the engine.
-    Filters,
-    /// The engine at once.
-    Engine,
-    /// Nobody: the next one is answered as absent, and shows that it came by.
-    Nothing,
+    fn lsm_sieve_exact_read(begins: bool);
 }
 
 thread_local! {
-    static ASKED: Cell<Asked> = const { Cell::new(Asked::Filters) };
+    /// Whether the next read is answered as absent, and so shows that it came by.
+    static NEXT_IS_ABSENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whom a read asks that came by.
+/// Whether a read that came by is answered as absent.
 #[inline]
-pub(super) fn asked() -> Asked {
-    let asked = ASKED.get();
-    if asked == Asked::Nothing {
-        ASKED.set(Asked::Filters);
-    }
-    asked
+pub(super) fn is_proof() -> bool {
+    NEXT_IS_ABSENT.get() && NEXT_IS_ABSENT.replace(false)
 }
 
-/// Reads by `read` ask the engine at once: the caller has asked the filters, or wants to ask none.
+/// Runs a read of single keys that enters the engine at once: the caller has asked the filters, or
+/// wants to ask none. See `ExactRead` in `shim.h`.
 #[inline]
 pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
-    struct Reset(Asked);
-    impl Drop for Reset {
+    struct Ends;
+    impl Drop for Ends {
         fn drop(&mut self) {
-            ASKED.set(self.0);
+            // SAFETY: of the read that began on this thread.
+            unsafe { lsm_sieve_exact_read(false) }
         }
     }
-    let _reset = Reset(ASKED.replace(Asked::Engine));
+    // SAFETY: it ends on this thread.
+    unsafe { lsm_sieve_exact_read(true) };
+    let _ends = Ends;
     read()
 }
 
@@ -165,9 +156,9 @@ fn with_default_cf<T: ThreadMode + 'static, R>(
 
 /// Proves that a read of the database comes by the filters. The engine is not read.
 fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
-    ASKED.set(Asked::Nothing);
+    NEXT_IS_ABSENT.set(true);
     let found = db.has(b"lsm-sieve");
-    let came_by = ASKED.replace(Asked::Filters) == Asked::Filters;
+    let came_by = !NEXT_IS_ABSENT.replace(false);
     fault!(SilentHandlePassed, return Ok(()));
     match found {
         Ok(false) if came_by => Ok(()),
@@ -314,7 +305,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db: Engine = open(&home.path().join("plain"));
         assert!(passes_by(&db).is_err());
-        assert_eq!(asked(), Asked::Filters);
+        assert!(!is_proof());
         SieveDb::builder(home.path().join("filtered"))
             .open()
             .unwrap();

@@ -49,9 +49,7 @@ pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;
 pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, memtable_keys, raw_keys, tables_of_readers};
-pub(crate) use self::transactions::{
-    Locks, Optimism, error_of, exact_read, has_written, watch, write,
-};
+pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, watch, write};
 use crate::fault::Fault;
 use crate::front::cf_filter::CfFilter;
 use crate::rocks::binding::Engine;

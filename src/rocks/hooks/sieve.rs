@@ -10,7 +10,7 @@ use std::time::Duration;
 use rocksdb::Error;
 
 use super::base::Base;
-use super::handle::{self, Asked};
+use super::handle;
 use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
 use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
 use crate::fault::fault;
@@ -100,10 +100,8 @@ impl Sieve {
     /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.
     #[inline]
     pub(super) fn read(&self, cf: u32, key: &[u8], engine: impl FnOnce() -> Found) -> bool {
-        match handle::asked() {
-            Asked::Filters => {}
-            Asked::Engine => return false,
-            Asked::Nothing => return true,
+        if handle::is_proof() {
+            return true;
         }
         let found = match cf {
             DEFAULT_ID => lookup::get(&*self.default, key, engine),
@@ -114,16 +112,12 @@ impl Sieve {
 
     /// Whether the filters alone prove a key absent.
     pub(super) fn rules_out(&self, cf: u32, key: &[u8]) -> bool {
-        let asked = handle::asked() == Asked::Filters;
-        asked && lookup::answer((&*self.filters.cf_filters, cf), key).is_absent()
+        lookup::rules_out((&*self.filters.cf_filters, cf), key)
     }
 
     /// The edition of the view of a column family that filters may answer for by prefix; and after
     /// how many seeks in a row that find something an iterator no longer asks them.
     pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<(u64, u32)> {
-        if handle::asked() != Asked::Filters {
-            return None;
-        }
         let filters = (&*self.filters.cf_filters, cf);
         let edition = |cf: &CfFilter, _: &Reading| {
             let has_prefixes = !cf.prefixes().is_empty();
@@ -135,7 +129,7 @@ impl Sieve {
     /// Whether no key of a span existed since the view of this edition was published.
     pub(super) fn is_empty_since(&self, cf: u32, span: Span<'_>, edition: u64) -> bool {
         let filters = (&*self.filters.cf_filters, cf);
-        handle::asked() == Asked::Filters && prefix_lookup::is_empty_since(filters, span, edition)
+        prefix_lookup::is_empty_since(filters, span, edition)
     }
 
     /// From here on, the prefixes of an extractor may be those of another one.
@@ -152,16 +146,13 @@ impl Sieve {
     }
 
     /// Has the `engine` read the keys at the indexes that it is given, so that all others are
-    /// absent, at one moment. False if the filters are not to be asked.
+    /// absent, at one moment. False if the column family has no filters.
     pub(super) fn read_many(
         &self,
         cfs: &[u32],
         keys: &[&[u8]],
         engine: impl Fn(&[usize]) -> Vec<Found>,
     ) -> bool {
-        if handle::asked() != Asked::Filters {
-            return false;
-        }
         let filters = |cf| self.filters.cf_filters.get(cf);
         let (first, others) = cfs.split_first().expect("some keys are read");
         if others.iter().all(|cf| cf == first) {

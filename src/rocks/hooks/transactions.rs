@@ -42,7 +42,6 @@ unsafe extern "C" {
         size: usize,
         exclusive: bool,
     ) -> *mut c_char;
-    fn lsm_sieve_exact_read(begins: bool);
 }
 
 /// RocksDB's transaction on an [`Engine`].
@@ -256,21 +255,6 @@ pub(crate) fn watch(
     let transaction = raw(transaction);
     // SAFETY: as above; the transaction stays on its thread meanwhile, since it is not `Sync`.
     error(unsafe { lsm_sieve_transaction_watch(transaction, cf, start, size, exclusive) })
-}
-
-/// Runs a read of single keys past the handle; see `ExactRead` in `shim.h`.
-pub(crate) fn exact_read<R>(read: impl FnOnce() -> R) -> R {
-    struct Ends;
-    impl Drop for Ends {
-        fn drop(&mut self) {
-            // SAFETY: of the read that began on this thread.
-            unsafe { lsm_sieve_exact_read(false) }
-        }
-    }
-    // SAFETY: it ends on this thread.
-    unsafe { lsm_sieve_exact_read(true) };
-    let _ends = Ends;
-    read()
 }
 
 #[cfg(test)]

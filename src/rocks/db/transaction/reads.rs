@@ -7,7 +7,7 @@ use crate::fault::fault;
 use crate::front::cf_filter::lookup;
 use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::rocks::db::reads::{Values, read_many_of};
-use crate::rocks::hooks::{self, exact_read};
+use crate::rocks::hooks::{self, past_filters};
 
 impl Transaction<'_> {
     /// The value of a key in the default column family, including the transaction's own writes.
@@ -242,7 +242,7 @@ impl Transaction<'_> {
         if written.any(|key| hooks::has_written(&self.engine, None, key)) {
             return self.engine.multi_get_opt(keys, options);
         }
-        let ask = |left: &[&[u8]]| exact_read(|| self.engine.multi_get_opt(left, options));
+        let ask = |left: &[&[u8]]| past_filters(|| self.engine.multi_get_opt(left, options));
         multi_get(&self.sieve.default, &keys, ask)
     }
 
@@ -267,7 +267,7 @@ impl Transaction<'_> {
         }
         read_many_of(&self.sieve.filters.cf_filters, &keys, |left| {
             let left = left.iter().map(|&at| (keys[at].0, keys[at].1.as_ref()));
-            exact_read(|| self.engine.multi_get_cf_opt(left, options))
+            past_filters(|| self.engine.multi_get_cf_opt(left, options))
         })
     }
 
@@ -281,7 +281,7 @@ impl Transaction<'_> {
         if hooks::has_written(&self.engine, None, key) {
             return ask();
         }
-        lookup::get(&*self.sieve.default, key, || exact_read(ask))
+        lookup::get(&*self.sieve.default, key, || past_filters(ask))
     }
 
     fn read_cf<V>(
@@ -294,7 +294,7 @@ impl Transaction<'_> {
             return ask();
         }
         let filters = (&*self.sieve.filters.cf_filters, hooks::cf_id(cf));
-        lookup::get(filters, key, || exact_read(ask))
+        lookup::get(filters, key, || past_filters(ask))
     }
 
     /// Watches or locks the key, so that a write by somebody else is noticed. Call it before the

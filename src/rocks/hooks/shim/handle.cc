@@ -597,13 +597,14 @@ class FilteredDB final : public DBWithTTL {
 
   static uint32_t IdOf(ColumnFamilyHandle* cf) { return cf->GetID(); }
 
-  // Whether the filters may answer a read: RocksDB itself would not refuse it. A snapshot makes no
-  // difference, since a filter has the keys of all versions; nor does a read tier.
+  // Whether the filters are asked: nobody did so yet for this read, and RocksDB itself would not
+  // refuse it. A snapshot makes no difference, since a filter has the keys of all versions; nor does
+  // a read tier.
   static bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf,
                       Env::IOActivity activity) {
     bool plain = options.timestamp == nullptr;
     FAULT(TimestampsIgnored, plain = true);
-    return plain && cf != nullptr &&
+    return plain && cf != nullptr && !ExactRead::IsUnderWay() &&
            (options.io_activity == Env::IOActivity::kUnknown || options.io_activity == activity);
   }
   static bool ArePlain(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
@@ -845,6 +846,15 @@ bool IsEngine(uintptr_t candidate, uintptr_t engine, MemoryReader& memory) {
 }  // namespace
 
 extern "C" {
+
+// An exact read of the Rust side's begins or ends on this thread.
+void lsm_sieve_exact_read(bool begins) noexcept {
+  if (begins) {
+    ExactRead::Begin();
+  } else {
+    ExactRead::End();
+  }
+}
 
 // The handle of the engine that this column family belongs to. It is the one pointer among the
 // words of a database object of `rocksdb` that points to a pointer to the engine. Null if there is

@@ -204,9 +204,6 @@ class SegmentReader : public FilterBitsReader {
   void* const extractor_;  // null: probed with keys alone
 };
 
-// Exact reads under way on this thread.
-thread_local int exact_reads = 0;
-
 // Whether any column family of this process got another prefix extractor while it was open. No SST
 // is then known to be probed with keys alone.
 std::atomic<bool> has_extractor_changed{false};
@@ -227,7 +224,7 @@ class ExactReadsReader : public FilterBitsReader {
   bool Answers() const {
     FAULT(ScanAnsweredWithoutPolicy, return true);
     FAULT(PointReadUnanswered, return false);
-    return exact_reads > 0 ||
+    return ExactRead::IsUnderWay() ||
            !(has_extractor_ || has_extractor_changed.load(std::memory_order_acquire));
   }
 
@@ -385,15 +382,5 @@ std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const Filt
 }
 
 void ExtractorChanges() { has_extractor_changed.store(true, std::memory_order_release); }
-
-ExactRead::ExactRead() { ++exact_reads; }
-ExactRead::~ExactRead() { --exact_reads; }
-
-extern "C" {
-
-// An exact read of the Rust side's, past the handle, begins or ends.
-void lsm_sieve_exact_read(bool begins) noexcept { exact_reads += begins ? 1 : -1; }
-
-}  // extern "C"
 
 }  // namespace lsm_sieve

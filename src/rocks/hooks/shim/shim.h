@@ -189,16 +189,23 @@ std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const Filt
 // segment_filters.cc: a column family is about to get another prefix extractor.
 void ExtractorChanges();
 
-// segment_filters.cc: a read of single keys, or for one prefix, whose result depends on no filter.
-// While one lives, this thread's probes are answered also where RocksDB would have no filter.
-// Scans there show what it would show: with filters, a seek skips SSTs without its prefix, and
-// RocksDB leaves open which rows follow.
+// A read of single keys, or for one prefix, whose result depends on no filter. While one lives, this
+// thread's reads through a handle enter the engine at once, and its probes of SSTs are answered also
+// where RocksDB would have no filter. Scans there show what it would show: with filters, a seek skips
+// SSTs without its prefix, and RocksDB leaves open which rows follow.
 class ExactRead {
  public:
-  ExactRead();
-  ~ExactRead();
+  ExactRead() { Begin(); }
+  ~ExactRead() { End(); }
   ExactRead(const ExactRead&) = delete;
   ExactRead& operator=(const ExactRead&) = delete;
+
+  static void Begin() { ++under_way_; }
+  static void End() { --under_way_; }
+  static bool IsUnderWay() { return under_way_ > 0; }
+
+ private:
+  constinit static inline thread_local int under_way_ = 0;
 };
 
 // errors.cc: a copy for `lsm_sieve_free`; never null.
