@@ -156,6 +156,7 @@ bench: tools
 	$(BUILD) bench --locked --bench front
 	$(BUILD) bench --locked --bench handle
 	$(BUILD) bench --locked --bench probe
+	$(BUILD) bench --locked --bench put
 	$(BUILD) bench --locked --bench growth
 	$(BUILD) bench --locked --bench peers
 	$(BUILD) bench --locked --bench sidecar

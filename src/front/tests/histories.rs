@@ -26,7 +26,7 @@ fn small() -> FrontOptions {
 }
 
 /// The settings that change what maintenance does.
-fn settings() -> [FrontOptions; 4] {
+fn settings() -> [FrontOptions; 5] {
     let with = |change: fn(&mut FrontOptions)| {
         let mut options = small();
         change(&mut options);
@@ -36,6 +36,7 @@ fn settings() -> [FrontOptions; 4] {
         small(),
         small().at_rest(),
         with(|options| options.segment_rate = None),
+        with(|options| options.filters_last_level = false).at_rest(),
         with(|options| options.memory_budget = Some(Bits::from_bytes(20 << 10)).into()),
     ]
 }
@@ -65,7 +66,8 @@ fn step(store: &Store, model: &mut BTreeMap<u32, u32>, random: &mut SmallRng) {
             model.remove(&number);
         }
         85..91 => store.flush(),
-        91..93 => store.compact(),
+        91..92 => store.compact(),
+        92..93 => store.move_oldest_to_last_level(),
         93..95 => {
             let value: u32 = random.random();
             let count = random.random_range(1..20);

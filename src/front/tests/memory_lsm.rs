@@ -1,4 +1,5 @@
-//! A small LSM store in memory, with a memtable, segments in one level, and the filters in front.
+//! A small LSM store in memory, with memtables, segments in level 0 and in the last level, and the
+//! filters in front.
 //!
 //! It keeps the rules of [`Engine`]: a key is in the filters before it is visible, a segment's filter
 //! is sealed before the segment is listed, and external writes are announced. A test may let its reads
@@ -77,6 +78,7 @@ struct Segment {
     path: String,
     id: SegmentId,
     entries: Arc<Entries>,
+    is_in_last_level: bool,
 }
 
 #[derive(Default)]
@@ -184,6 +186,11 @@ impl Store {
     /// As [`Store::open`], but maintenance runs only in [`Store::turn`] and in calls that wait for
     /// it. So a test knows how often it ran.
     pub(super) fn open_without_thread(stored: Stored, options: &FrontOptions) -> Self {
+        Self::open_in(FOLDER, stored, options)
+    }
+
+    /// As [`Store::open_without_thread`], with another real folder for the log of keys.
+    pub(super) fn open_in(folder: &str, stored: Stored, options: &FrontOptions) -> Self {
         let Stored {
             disk,
             segments,
@@ -194,7 +201,7 @@ impl Store {
             disk: disk.clone(),
             writes: Arc::clone(&writes),
         });
-        let folder = Path::new(FOLDER);
+        let folder = Path::new(folder);
         let opened = Opening::of_one_key_space(shared, folder, options, HashId::Xxh3);
         let (opening, cf_filter) = opened.unwrap();
         let lsm = Arc::new(Lsm {
@@ -383,9 +390,19 @@ impl Store {
         self.filters.wakeup.notify();
     }
 
-    /// Merges all segments into one, and drops tombstones.
+    /// Merges all segments into one of the last level, and drops tombstones.
     pub(super) fn compact(&self) {
         self.lsm.compact();
+        self.filters.wakeup.notify();
+    }
+
+    /// Moves the oldest segment to the last level as it is, if that level has none.
+    pub(super) fn move_oldest_to_last_level(&self) {
+        let mut tables = self.lsm.tables();
+        if let Some(oldest) = tables.segments.last_mut() {
+            oldest.is_in_last_level = true;
+        }
+        drop(tables);
         self.filters.wakeup.notify();
     }
 
@@ -625,14 +642,16 @@ impl Lsm {
         merged.retain(|_, value| value.is_some());
         tables.segments.clear();
         if !merged.is_empty() {
-            let segment = self.built(&mut tables, merged, TableOrigin::Tables);
+            let mut segment = self.built(&mut tables, merged, TableOrigin::Tables);
+            segment.is_in_last_level = true;
             tables.segments.push(segment);
         }
     }
 
     /// A segment with its filter, if segment filters are on.
     fn built(&self, tables: &mut Tables, entries: Entries, origin: TableOrigin) -> Segment {
-        let Some(mut build) = self.cf_filter.begin_table(origin, false) else {
+        let is_in_last_level = origin == TableOrigin::Tables;
+        let Some(mut build) = self.cf_filter.begin_table(origin, is_in_last_level) else {
             return tables.segment(SegmentId::random().unwrap(), entries);
         };
         entries.keys().for_each(|key| build.add(key));
@@ -664,6 +683,7 @@ impl Tables {
             path: format!("{}.segment", self.next),
             id,
             entries: Arc::new(entries),
+            is_in_last_level: false,
         }
     }
 }
@@ -687,8 +707,8 @@ impl Engine for Lsm {
                 is_checked_by_engine: false,
                 entries: segment.entries.len() as u64,
                 are_entries_exact: true,
-                level: Some(0),
-                is_in_last_level: false,
+                level: Some(segment.is_in_last_level.into()),
+                is_in_last_level: segment.is_in_last_level,
                 range: first
                     .zip(last)
                     .map(|(first, last)| KeyRange::new(first, last)),

@@ -23,7 +23,13 @@ fn options(hashes_at_once: Option<u64>) -> FrontOptions {
 
 /// Keys in two segments, and in a memtable.
 fn filled(hashes_at_once: Option<u64>) -> Store {
-    let store = Store::open_without_thread(Stored::new(), &options(hashes_at_once));
+    fill(Store::open_without_thread(
+        Stored::new(),
+        &options(hashes_at_once),
+    ))
+}
+
+fn fill(store: Store) -> Store {
     store.look();
     for numbers in [0..300, 300..600] {
         write(&store, numbers);
@@ -50,6 +56,20 @@ fn has_static_stage_of(store: &Store, keys: u32) -> bool {
 #[test]
 fn each_segment_is_read_once_for_all_parts() {
     let store = filled(Some(AT_ONCE));
+    let (before, segments) = (store.scans(), store.segments().len() as u64);
+    assert!(store.consolidate());
+    assert_eq!(store.scans() - before, segments);
+    assert!(has_static_stage_of(&store, 1_000));
+}
+
+/// As on a disk that is full.
+#[test]
+fn all_parts_are_built_from_memory_where_no_file_can_be_created() {
+    let store = fill(Store::open_in(
+        "/no such folder",
+        Stored::new(),
+        &options(Some(AT_ONCE)),
+    ));
     let (before, segments) = (store.scans(), store.segments().len() as u64);
     assert!(store.consolidate());
     assert_eq!(store.scans() - before, segments);
