@@ -13,6 +13,9 @@
 #include "shim.h"
 
 namespace lsm_sieve {
+
+// Keys of deletions are not added: a key whose newest entry is a tombstone is absent, and each older
+// entry of it was added when it came.
 bool IsDeletion(uint8_t type) {
   FAULT(EntityIsDeletion, if (type == kTypeWideColumnEntity) return true);
   return type == kTypeDeletion || type == kTypeSingleDeletion ||
