@@ -131,6 +131,21 @@ fn prefixes_are_found_whatever_step_their_keys_come_at() {
     }
 }
 
+/// They may have outgrown the new summary filter, and no write may follow.
+#[test]
+fn writes_beside_a_consolidation_cause_another() {
+    let store = open(false);
+    write(&store, 0..100);
+    let other = store.other_thread();
+    let many = move || (1_000..100_000).for_each(|number| other.put(&key(number), b"value"));
+    store.at(Step::AfterMemtables, many);
+    assert!(store.consolidate());
+    assert!(store.cf_filter().view().summary.stages() > 1);
+    store.look();
+    assert_eq!(store.cf_filter().view().summary.stages(), 1);
+    assert_no_key_is_denied(&store, (0..100).chain(1_000..100_000));
+}
+
 /// It flushed the memtables, which the engine would not have done.
 #[test]
 fn a_consolidation_makes_no_segment() {
