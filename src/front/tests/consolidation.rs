@@ -146,6 +146,29 @@ fn writes_beside_a_consolidation_cause_another() {
     assert_no_key_is_denied(&store, (0..100).chain(1_000..100_000));
 }
 
+/// A filter of other entries than the segment has is not taken, and the segment is read once more.
+#[test]
+fn segments_with_deletions_are_read_once_for_the_summary_and_their_filters() {
+    let without = FrontOptions {
+        segment_rate: None,
+        ..options(false)
+    };
+    let store = Store::open_without_thread(Stored::new(), &without);
+    write(&store, 0..100);
+    store.flush();
+    (0..50).for_each(|number| store.delete(&key(number)));
+    store.flush();
+    // No summary filter was stored.
+    let (stored, _) = store.crash(1);
+    let store = Store::open_without_thread(stored, &options(false));
+    store.look();
+    store.look();
+    assert_eq!(store.scans(), 2);
+    for segment in store.segments() {
+        assert!(store.cf_filter().open_segment(segment).filter().is_some());
+    }
+}
+
 /// It flushed the memtables, which the engine would not have done.
 #[test]
 fn a_consolidation_makes_no_segment() {

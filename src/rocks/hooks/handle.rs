@@ -171,6 +171,8 @@ fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
+    use std::thread;
+    use std::time::Duration;
 
     use rocksdb::{Options, TransactionDBOptions};
 
@@ -298,6 +300,27 @@ mod tests {
         let all = db.cf_filters().size_of_summaries(None);
         assert!(all <= budget, "{all:?}");
         assert!(all.get() >= 2 * first.get(), "{first:?} and {all:?}");
+    }
+
+    #[test]
+    fn reads_past_the_filters_are_those_of_one_thread() {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::builder(home.path()).open().unwrap();
+        assert!(db.wait_until_complete(Duration::from_secs(60)));
+        let by_handle: &Engine = &db;
+        let absent = || {
+            assert_eq!(by_handle.get("absent").unwrap(), None);
+            db.stats().absent
+        };
+        let before = absent();
+        past_filters(|| {
+            assert_eq!(absent(), before);
+            assert_eq!(
+                thread::scope(|scope| scope.spawn(absent).join().unwrap()),
+                before + 1
+            );
+        });
+        assert_eq!(absent(), before + 2);
     }
 
     #[test]
