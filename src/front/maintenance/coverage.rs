@@ -219,7 +219,6 @@ impl Maintenance {
     }
 }
 
-/// Whether a summary filter that covers these SSTs has the keys of this one.
 /// The summary hashes of keys and of their prefixes, in ascending order of keys, passed on many at a
 /// time.
 pub(super) struct Hashes<'a, F> {
@@ -259,6 +258,7 @@ impl<'a, F: FnMut(&[KeyHash])> Hashes<'a, F> {
     }
 }
 
+/// Whether a summary filter that covers these SSTs has the keys of this one.
 pub(super) fn is_covered(table: &LiveSegment, covered: &HashSet<SegmentId>) -> bool {
     table.id().is_some_and(|id| covered.contains(&id))
 }

@@ -19,8 +19,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// Returns RocksDB's error.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        let key = key.as_ref();
-        self.read(key, || self.engine.get_opt(key, &self.plain))
+        self.get_opt(key, &self.plain)
     }
 
     /// [`SieveDb::get`] with read options, which may carry a snapshot.
@@ -46,8 +45,7 @@ impl<T: ThreadMode> SieveDb<T> {
         cf: &impl AsColumnFamilyRef,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let key = key.as_ref();
-        self.read_cf(cf, key, || self.engine.get_cf_opt(cf, key, &self.plain))
+        self.get_cf_opt(cf, key, &self.plain)
     }
 
     /// [`SieveDb::get_cf`] with read options, which may carry a snapshot.
@@ -70,8 +68,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// Returns RocksDB's error.
     #[inline]
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        let key = key.as_ref();
-        self.read(key, || self.engine.get_pinned_opt(key, &self.plain))
+        self.get_pinned_opt(key, &self.plain)
     }
 
     /// [`SieveDb::get_pinned`] with read options, which may carry a snapshot.
@@ -97,10 +94,7 @@ impl<T: ThreadMode> SieveDb<T> {
         cf: &impl AsColumnFamilyRef,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        let key = key.as_ref();
-        self.read_cf(cf, key, || {
-            self.engine.get_pinned_cf_opt(cf, key, &self.plain)
-        })
+        self.get_pinned_cf_opt(cf, key, &self.plain)
     }
 
     /// [`SieveDb::get_pinned_cf`] with read options, which may carry a snapshot.
@@ -122,14 +116,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// consistent state of the database. The engine is read once, for the keys that passed the
     /// filters; or again for all keys, if some were written meanwhile.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Values<Vec<u8>> {
-        let keys: Vec<K> = keys.into_iter().collect();
-        multi_get(&self.default, &keys, |left| {
-            // What a batch sets up costs more than it saves for one key.
-            past_filters(|| match left {
-                [one] => vec![self.engine.get_opt(one, &self.plain)],
-                left => self.engine.multi_get_opt(left, &self.plain),
-            })
-        })
+        self.multi_get_opt(keys, &self.plain)
     }
 
     /// [`SieveDb::multi_get`] with read options, which may carry a snapshot.
@@ -139,8 +126,13 @@ impl<T: ThreadMode> SieveDb<T> {
         options: &ReadOptions,
     ) -> Values<Vec<u8>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        let ask = |left: &[&[u8]]| past_filters(|| self.engine.multi_get_opt(left, options));
-        multi_get(&self.default, &keys, ask)
+        multi_get(&self.default, &keys, |left| {
+            // What a batch sets up costs more than it saves for one key.
+            past_filters(|| match left {
+                [one] => vec![self.engine.get_opt(one, options)],
+                left => self.engine.multi_get_opt(left, options),
+            })
+        })
     }
 
     /// The values of several keys, each of its own column family, in their order and from one
@@ -174,7 +166,7 @@ impl<T: ThreadMode> SieveDb<T> {
         keys: impl IntoIterator<Item = &'k K>,
         sorted_input: bool,
     ) -> Values<DBPinnableSlice<'_>> {
-        self.read_many_cf(cf, keys, |left| self.fetch_many(cf, left, sorted_input))
+        self.batched_multi_get_cf_opt(cf, keys, sorted_input, &self.plain)
     }
 
     /// [`SieveDb::batched_multi_get_cf`] with read options, which may carry a snapshot.
@@ -186,10 +178,14 @@ impl<T: ThreadMode> SieveDb<T> {
         options: &ReadOptions,
     ) -> Values<DBPinnableSlice<'_>> {
         self.read_many_cf(cf, keys, |left| {
-            let left = left.iter().copied();
-            past_filters(|| {
-                self.engine
-                    .batched_multi_get_cf_opt(cf, left, sorted_input, options)
+            past_filters(|| match left {
+                // As in `multi_get_opt`.
+                [one] => vec![self.engine.get_pinned_cf_opt(cf, one, options)],
+                left => {
+                    let left = left.iter().copied();
+                    self.engine
+                        .batched_multi_get_cf_opt(cf, left, sorted_input, options)
+                }
             })
         })
     }
@@ -262,23 +258,6 @@ impl<T: ThreadMode> SieveDb<T> {
             Some(cf_filter) => multi_get(&cf_filter, &keys, ask),
             None => ask(&keys),
         }
-    }
-
-    fn fetch_many(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        keys: &[&[u8]],
-        sorted: bool,
-    ) -> Values<DBPinnableSlice<'_>> {
-        past_filters(|| match keys {
-            // As in `multi_get`.
-            [one] => vec![self.engine.get_pinned_cf_opt(cf, one, &self.plain)],
-            keys => {
-                let keys = keys.iter().copied();
-                self.engine
-                    .batched_multi_get_cf_opt(cf, keys, sorted, &self.plain)
-            }
-        })
     }
 }
 
