@@ -66,7 +66,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # The crates without C++, and the library without its RocksDB part.
-CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
+CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
 .PHONY: demo test core engines fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools

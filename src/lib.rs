@@ -26,65 +26,50 @@
 //!   unless [`SieveOptions::segment_filters`] was `None`.
 //! - Damaged filters, and filters that cannot be stored, are logged by `tracing` and rebuilt.
 //!
-//! The crate builds on `lsm-sieve-filter` (the filters), `lsm-sieve-format` (the files) and
-//! `lsm-sieve-support` (fault points, atomics). Each of them has its own map.
+//! The crate builds on `lsm-sieve-front` (the filters in front of an engine), `lsm-sieve-filter` (the
+//! filters alone), `lsm-sieve-format` (the files) and `lsm-sieve-support` (fault points, atomics).
+//! Each of them has its own map.
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `threads` -> `rcu` -> `prefix` -> `segment` ->
-//! `predictor` -> `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
+//! Each module uses only what stands before it: `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
 //! `laws`.
 
 // docs.rs builds with nightly and shows which items need a feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(
-    not(feature = "rocksdb"),
-    expect(dead_code, reason = "some of `front` serves RocksDB alone")
-)]
-
-#[cfg(all(test, interleave))]
-mod interleavings;
-mod prefix;
-mod rcu;
-mod segment;
-mod threads;
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
 pub mod feed;
-mod front;
 pub mod kv;
 pub mod laws;
 pub mod lsm;
-mod mutant;
-mod predictor;
 #[cfg(feature = "rocksdb")]
 mod rocks;
-mod stats;
 
 pub use filter::StageError;
 pub use format::PrefixId;
-pub use front::audit::FalseNegative;
-pub use front::filter_options::FilterOptions;
-pub use front::filters::MaintenanceError;
-pub use front::health::{CfHealth, PrefixHealth};
-pub use front::maintenance::planning::FilterPlan;
-pub use front::maintenance::scrub::Scrubbed;
-#[cfg(feature = "metrics")]
-pub use front::metrics::describe_metrics;
-pub use front::opening::FilterFolderError;
-pub use front::options::{FilterSize, FilterSizeError};
-pub use front::view::{AbsenceProof, Answer};
 pub use hash::HashId;
 use lsm_sieve_filter::{filter, hash, math};
 pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};
+pub use lsm_sieve_front::audit::FalseNegative;
+pub use lsm_sieve_front::filter_options::FilterOptions;
+pub use lsm_sieve_front::filters::MaintenanceError;
+pub use lsm_sieve_front::health::{CfHealth, PrefixHealth};
+pub use lsm_sieve_front::maintenance::planning::FilterPlan;
+pub use lsm_sieve_front::maintenance::scrub::Scrubbed;
+#[cfg(feature = "metrics")]
+pub use lsm_sieve_front::metrics::describe_metrics;
+pub use lsm_sieve_front::opening::FilterFolderError;
+pub use lsm_sieve_front::options::{FilterSize, FilterSizeError};
+pub use lsm_sieve_front::prefix::{Prefix, PrefixNameError};
+pub use lsm_sieve_front::stats::Stats;
+pub use lsm_sieve_front::view::{AbsenceProof, Answer};
 use lsm_sieve_support::{fault, sync};
 pub use math::{Bits, Items, Probes, Rate, RateError};
-pub use prefix::{Prefix, PrefixNameError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
 #[cfg(feature = "rocksdb")]
 pub use rocksdb;
-pub use stats::Stats;

@@ -24,7 +24,7 @@ const fn of_crate(file: &'static str) -> Root {
     Root {
         file,
         prefix: "crate::",
-        of_tests: &["interleavings"],
+        of_tests: &["interleavings", "tests"],
     }
 }
 
@@ -35,11 +35,7 @@ const ROOTS: [Root; 12] = [
     of_crate("crates/format/src/lib.rs"),
     of_crate("crates/classics/src/lib.rs"),
     of_crate("crates/cli/src/lib.rs"),
-    Root {
-        file: "src/front/mod.rs",
-        prefix: "crate::front::",
-        of_tests: &["interleavings", "tests"],
-    },
+    of_crate("crates/front/src/lib.rs"),
     Root {
         file: "src/rocks/mod.rs",
         prefix: "crate::rocks::",
@@ -58,7 +54,7 @@ const ROOTS: [Root; 12] = [
     Root {
         file: "src/feed/mod.rs",
         prefix: "crate::feed::",
-        of_tests: &["tests"],
+        of_tests: &["interleavings", "tests"],
     },
     Root {
         file: "src/laws/mod.rs",

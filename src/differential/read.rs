@@ -16,7 +16,7 @@ use super::read_options::StoreReadOptions;
 use super::record::Record;
 use super::snapshot::Snapshot;
 use super::store::{DifferentialStore, Generations};
-use crate::stats::Event;
+use lsm_sieve_front::stats::Event;
 
 type Value = Result<Option<Vec<u8>>, DifferentialError>;
 

@@ -1,6 +1,6 @@
 //! Counters of a store since it was opened.
 
-use crate::stats::Stats;
+use lsm_sieve_front::stats::Stats;
 
 /// Counts since the store was opened. Each read counts once, however many generations it searches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,11 +23,11 @@ use super::record::{self, Record};
 use super::state::{State, family_name};
 use super::stats::DifferentialStats;
 use crate::fault::fault;
-use crate::front::audit::{Sampler, Throttle};
-use crate::rcu::Published;
 use crate::rocks::{CfReader, SieveDb};
-use crate::stats::Counters;
 use crate::sync::unpoisoned;
+use lsm_sieve_front::audit::{Sampler, Throttle};
+use lsm_sieve_front::rcu::Published;
+use lsm_sieve_front::stats::Counters;
 
 /// Sync the log, instead of only handing it to the system.
 pub(super) const SYNC: bool = true;
@@ -84,7 +84,7 @@ impl DifferentialStore {
             home: parts.home,
             state: Mutex::new(parts.state),
             moving: Mutex::default(),
-            counters: Counters::new(),
+            counters: Counters::default(),
             sample: Sampler::configured(parts.options.filters.audit_one_in()),
             throttle: Throttle::configured(parts.options.filters.audit_one_in()),
             writes: AtomicU64::new(0),

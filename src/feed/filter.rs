@@ -6,8 +6,8 @@ use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Bits, Items};
-use crate::rcu::Published;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use lsm_sieve_front::rcu::Published;
 
 /// A filter, and how far it has followed the feed.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::disk::MemoryDisk;
     use crate::feed::Follower;
-    use crate::front::filter_options::FilterOptions;
+    use lsm_sieve_front::filter_options::FilterOptions;
 
     /// Readers may keep their clones of it for as long as the process runs.
     #[test]

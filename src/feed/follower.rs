@@ -8,14 +8,14 @@ use crate::disk::{Disk, RealDisk};
 use crate::fault::fault;
 use crate::feed::filter::{FeedFilter, FeedStats, Followed, Shared};
 use crate::filter::Scalable;
-use crate::front::filter_options::FilterOptions;
-use crate::front::filter_store::FilterStore;
-use crate::front::opening::{FilterFolderError, FolderLock, Opening};
-use crate::front::options::FrontOptions;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
-use crate::rcu::Published;
-use crate::segment::SegmentId;
+use lsm_sieve_front::filter_options::FilterOptions;
+use lsm_sieve_front::filter_store::FilterStore;
+use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
+use lsm_sieve_front::options::FrontOptions;
+use lsm_sieve_front::rcu::Published;
+use lsm_sieve_front::segment::SegmentId;
 
 /// The name of the filter in its folder.
 const FEED: &str = "feed";

@@ -58,6 +58,8 @@
 
 pub(crate) mod filter;
 mod follower;
+#[cfg(all(test, interleave))]
+mod interleavings;
 #[cfg(test)]
 #[cfg(not(interleave))]
 mod tests;

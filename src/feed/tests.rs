@@ -13,8 +13,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
-use crate::front::filter_options::FilterOptions;
 use crate::math::{Bits, Items};
+use lsm_sieve_front::filter_options::FilterOptions;
 
 /// Small, so that keys come and go. Keys from here on are never put.
 const KEYS: u32 = 400;

@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use crate::disk::{Disk, RealDisk};
 use crate::fault::fault;
-use crate::front::audit::FalseNegative;
-use crate::front::cf_filter::multi_lookup::multi_get;
-use crate::front::cf_filter::{CfFilter, lookup};
-use crate::front::engine::Engine;
-use crate::front::filter_options::FilterOptions;
-use crate::front::filters::{Filters, MaintenanceError};
-use crate::front::health::CfHealth;
-use crate::front::opening::{FilterFolderError, FolderLock, Opening};
-use crate::front::options::{FrontOptions, SummarySaves};
-use crate::front::view::{Answer, Coverage};
 use crate::kv::link::{DistrustError, Link, StoredFilter, is_worth_a_look};
 use crate::kv::recovery::{Commits, Recovery};
 use crate::kv::store::Store;
 use crate::kv::write::Write;
 use crate::sync::Mutex;
+use lsm_sieve_front::audit::FalseNegative;
+use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
+use lsm_sieve_front::cf_filter::{CfFilter, lookup};
+use lsm_sieve_front::engine::Engine;
+use lsm_sieve_front::filter_options::FilterOptions;
+use lsm_sieve_front::filters::{Filters, MaintenanceError};
+use lsm_sieve_front::health::CfHealth;
+use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
+use lsm_sieve_front::options::{FrontOptions, SummarySaves};
+use lsm_sieve_front::view::{Answer, Coverage};
 
 /// A filter could not be put before a store. No key was touched.
 #[derive(Debug, thiserror::Error)]

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fault::fault;
-use crate::front::cf_filter::{CfFilter, ExternalWrites};
-use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
-use crate::front::filter_store::FilterStore;
-use crate::front::opening::FilterFolderError;
 use crate::kv::recovery::{Commits, Recovery, State};
 use crate::kv::store::Store;
-use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
+use lsm_sieve_front::cf_filter::{CfFilter, ExternalWrites};
+use lsm_sieve_front::engine::{Engine, EngineError, KeySpace, LiveSegment};
+use lsm_sieve_front::filter_store::FilterStore;
+use lsm_sieve_front::opening::FilterFolderError;
+use lsm_sieve_front::segment::SegmentId;
 
 /// Hashes in the journal at which the filter is stored again, at least.
 const LEAST_JOURNAL: u64 = 1 << 16;

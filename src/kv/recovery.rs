@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::kv::store::{Record, Store};
-use crate::segment::SegmentId;
+use lsm_sieve_front::segment::SegmentId;
 
 /// How a stored filter is known to hold every key, after a restart. The [module](super) compares
 /// them.

@@ -15,7 +15,7 @@ mod external_writes;
 use super::recovery::{Commits, State};
 use super::*;
 use crate::disk::{Disk, MemoryDisk, NewFile, Opened};
-use crate::front::filter_options::FilterOptions;
+use lsm_sieve_front::filter_options::FilterOptions;
 
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -3,12 +3,12 @@
 use std::thread;
 
 use crate::fault::fault;
-use crate::front::intake::Hold;
 use crate::hash::KeyHash;
 use crate::kv::link::StoredFilter;
 use crate::kv::recovery::Commits;
 use crate::kv::store::Record;
 use crate::sync::{Mutex, MutexGuard, unpoisoned};
+use lsm_sieve_front::intake::Hold;
 
 /// A write that is under way.
 pub struct Write<'a> {

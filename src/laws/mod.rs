@@ -41,6 +41,6 @@ mod random;
 mod subject;
 mod suite;
 
-pub use crate::mutant::Mutant;
+pub use lsm_sieve_front::mutant::Mutant;
 pub use subject::{BoxError, StoreSubject, Subject, TestStore, batch};
 pub use suite::{Report, Suite};

@@ -4,8 +4,8 @@ use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kv::{Record, Store};
-use crate::mutant::Mutant;
 use crate::sync::{Mutex, unpoisoned};
+use lsm_sieve_front::mutant::Mutant;
 
 /// Commits in a row that leave out their records, after an open and then by turns.
 const LEFT_OUT: u64 = 16;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::kv::{Batch, FilteredStore, Store};
 use crate::laws::mutant_store::MutantStore;
-use crate::mutant::Mutant;
+use lsm_sieve_front::mutant::Mutant;
 
 /// How long a store may take to cover everything.
 const PATIENCE: Duration = Duration::from_secs(20);

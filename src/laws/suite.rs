@@ -8,14 +8,14 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::front::filter_options::FilterOptions;
 use crate::kv::{FilteredStore, Recovery};
 use crate::laws::damage::copy;
 use crate::laws::history::{self, Broken, Counts, settle};
 use crate::laws::mutant_store::MutantStore;
 use crate::laws::subject::{BoxError, StoreSubject, Subject, TestStore};
 use crate::math::Items;
-use crate::mutant::Mutant;
+use lsm_sieve_front::filter_options::FilterOptions;
+use lsm_sieve_front::mutant::Mutant;
 
 /// Histories in which a mutant must be found.
 const TRIES: u64 = 20;

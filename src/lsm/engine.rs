@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
 use crate::lsm::mutants::Mutated;
 use crate::lsm::segment_info::SegmentInfo;
-use crate::mutant::Mutant;
-use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
+use lsm_sieve_front::engine::{Engine, EngineError, KeySpace, LiveSegment};
+use lsm_sieve_front::mutant::Mutant;
+use lsm_sieve_front::segment::SegmentId;
 
 /// An LSM store, as maintenance and audits of its filters use it. No lookup waits for any of these.
 pub trait Lsm: Send + Sync + 'static {

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::front::cf_filter::CfFilter;
-use crate::front::intake::Hold;
 use crate::lsm::engine::Link;
-use crate::mutant::Mutant;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::intake::Hold;
+use lsm_sieve_front::mutant::Mutant;
 
 /// Adds the keys of one memtable to the filters.
 ///

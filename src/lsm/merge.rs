@@ -13,10 +13,10 @@ use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::Imprint;
 use crate::math::{Bits, Items, Rate};
-use crate::segment::{Registry, SealedFilter, SegmentId};
 use lsm_sieve_filter::plan::{
     Action, Budget, Decision, Facts, Fraction, Input, InputStage, Keys, plan,
 };
+use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentId};
 
 /// The most stages that a lookup probes for one segment; maintenance rebuilds filters with more.
 const STAGES: u32 = 4;

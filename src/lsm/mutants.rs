@@ -1,9 +1,9 @@
 //! Rules that [`laws`](super::super::laws) breaks on the way between a store and its filters.
 
 use crate::lsm::segment_info::SegmentInfo;
-use crate::mutant::Mutant;
-use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
+use lsm_sieve_front::mutant::Mutant;
+use lsm_sieve_front::segment::SegmentId;
 
 /// Entries that a short read of a segment passes.
 const SHORT: u64 = 20;

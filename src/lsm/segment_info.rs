@@ -1,9 +1,9 @@
 //! What a store says of a segment.
 
 use crate::fault::fault;
-use crate::front::engine::LiveSegment;
-use crate::front::key_range::KeyRange;
-use crate::segment::SegmentId;
+use lsm_sieve_front::engine::LiveSegment;
+use lsm_sieve_front::key_range::KeyRange;
+use lsm_sieve_front::segment::SegmentId;
 
 /// A live segment.
 #[derive(Clone, Debug, PartialEq, Eq)]

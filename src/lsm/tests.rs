@@ -12,10 +12,10 @@ use lsm_sieve_filter::plan::Action;
 
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
-use crate::front::filter_options::FilterOptions;
-use crate::front::options::FilterSize;
 use crate::math::Bits;
-use crate::segment::SegmentId;
+use lsm_sieve_front::filter_options::FilterOptions;
+use lsm_sieve_front::options::FilterSize;
+use lsm_sieve_front::segment::SegmentId;
 
 /// A store that is nothing but its segments. Counts how often one is read.
 #[derive(Default)]

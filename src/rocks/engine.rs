@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::fault::fault;
-use crate::front::engine::{self, EngineError, KeySpace, LiveSegment};
 use crate::rocks::hooks::{self, Base, BaseCf};
+use lsm_sieve_front::engine::{self, EngineError, KeySpace, LiveSegment};
 
 /// The most entries that [`engine::Engine::contains`] skips while it seeks a key.
 const MOST_SKIPPED: u64 = 1_000;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use crate::segment::{IdentityError, SidecarError};
+use lsm_sieve_front::segment::{IdentityError, SidecarError};
 
 /// A database or a column family could not be opened with filters. No key was touched.
 ///

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, TransactionDBOptions};
 
-use crate::front::cf_filter::CfFilter;
-use crate::front::filter_options::FilterOptions;
-use crate::front::options::{Access, FilterSize, FrontOptions, sizes_for};
 use crate::hash::HashId;
 use crate::math::{Bits, Items};
-use crate::prefix::{Prefix, Prefixes};
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::filter_options::FilterOptions;
+use lsm_sieve_front::options::{Access, FilterSize, FrontOptions, sizes_for};
+use lsm_sieve_front::prefix::{Prefix, Prefixes};
 
 /// Settings of a [`SieveDb`](super::SieveDb). Their order does not matter.
 ///

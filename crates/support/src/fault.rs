@@ -211,7 +211,7 @@ faults! {
     /// Options that make a write visible before its memtable has it are not recognised.
     UnorderedWritesUndetected => "rocks::tests::memtable_keys::",
     /// With such options, the filters still get the key after the memtable.
-    FiltersAfterMemtable => "front::intake::",
+    FiltersAfterMemtable => "intake::",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
     PanicSwallowed => "writes::memtables::random_writes",
     // ---- segment filters that the engine probes
@@ -242,7 +242,7 @@ faults! {
     /// The epoch is taken after the SSTs were listed.
     EpochAfterListing => "ingestion::sst_ingested_after_the_listing_is_covered",
     /// What maintenance has learnt is published in filters that were disabled meanwhile.
-    PublishedAfterDisable => "front::cf_filter::",
+    PublishedAfterDisable => "cf_filter::",
     /// What is ingested into the bare engine is not announced.
     EngineIngestionUnannounced => "rocks::hooks::listener",
     /// External writes are not announced.
@@ -300,11 +300,11 @@ faults! {
     /// Waiting for coverage includes SSTs that will never be covered.
     WaitsForSstsWithoutId => "ssts_without_id::",
     /// An unknown key range counts as empty.
-    UnknownRangeIsEmpty => "front::view",
+    UnknownRangeIsEmpty => "view",
     /// Under the reverse comparator a range is empty.
     RangeNotReversed => "compat::adoption::sst_without_unique_id_is_maybe_in_its_range_until_covered",
     /// The last key of an SST's range counts as outside of it.
-    RunEndLeftOut => "front::sorted_runs::",
+    RunEndLeftOut => "sorted_runs::",
     // ---- deleted SSTs
     /// The ids of deleted SSTs stay in the summary filter's coverage.
     DeadIdsKept => "soak::",
@@ -313,31 +313,31 @@ faults! {
     /// The sidecars of deleted SSTs stay.
     DeadSidecarsKept => "soak::",
     /// Their ids are remembered for ever by what looks for them.
-    DeadSegmentsRemembered => "front::maintenance::sweep",
+    DeadSegmentsRemembered => "maintenance::sweep",
     // ---- consolidation
     /// The memtables are not read into a new summary filter.
-    MemtablesUnread => "front::tests::consolidation::",
+    MemtablesUnread => "tests::consolidation::",
     /// The memtables are read after the SSTs were listed.
-    MemtablesReadLast => "front::tests::consolidation::",
+    MemtablesReadLast => "tests::consolidation::",
     /// Of the memtables, only the one that takes keys is read.
     ImmutableMemtablesUnread => "rocks::tests::memtable_keys::",
     /// A key that a thread inserts into a vector beside others is not shown before the batch ends.
     ConcurrentInsertionsHidden => "rocks::tests::memtable_keys::",
     /// The keys of memtables do not go into a log that is begun for a rebuild from SSTs.
-    MemtablesNotLogged => "front::tests::growth::",
+    MemtablesNotLogged => "tests::growth::",
     /// A consolidation does not wait for writes whose keys no memtable shows.
-    HeldKeysOverlooked => "front::tests::consolidation::",
+    HeldKeysOverlooked => "tests::consolidation::",
     /// A consolidation does not wait for insertions whose keys are visible before their memtable has
     /// them.
-    UnorderedInsertionsNotAwaited => "front::intake::",
+    UnorderedInsertionsNotAwaited => "intake::",
     /// The old summary filter is no longer fed while readers still probe it.
-    OldSummaryNotFed => "front::tests::model_traces::",
+    OldSummaryNotFed => "tests::model_traces::",
     /// An SST that could not be read counts as read.
     ScanErrorIgnored => "faults::unreadable_ssts::",
     /// A rebuilt segment filter counts the tombstones of its SST and lacks their keys.
     TombstonesUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
     /// Writers count as quiet at the second check, however soon it comes.
-    QuietAtOnce => "front::maintenance::tests::writers_who_pause",
+    QuietAtOnce => "maintenance::writers_who_pause",
     /// The handle of the default column family is used after the engine has deleted it.
     DefaultHandleKept => "doors::closed",
     /// Memtables take a wide-column entity for a deletion.
@@ -369,42 +369,42 @@ faults! {
     /// A read for update watches the key in the default column family, whichever it reads.
     DefaultCfWatched => "calls::transactions",
     /// A panic in a maintenance run ends maintenance.
-    PanicEndsMaintenance => "front::maintenance::tests",
+    PanicEndsMaintenance => "maintenance::panic_ends",
     /// A panic in scrubbing ends maintenance.
-    ScrubPanicEndsMaintenance => "front::maintenance::tests",
+    ScrubPanicEndsMaintenance => "maintenance::panic_ends",
     /// A summary filter is rebuilt for which the budget has no room.
     RebuiltWithoutRoom => "memory_budget::summary_over_budget_causes_no_flush",
     /// An unfinished summary filter is fed instead of the one that readers probe.
     UnfinishedSummaryFed => "consolidations_that_fail",
     /// Memtables no longer feed a dropped summary filter while readers still probe it.
-    DroppedSummaryNotFed => "front::cf_filter::",
+    DroppedSummaryNotFed => "cf_filter::",
     // ---- the log of keys
     /// The keys of a flush do not go into the log.
-    FlushedKeysNotLogged => "front::maintenance::growth::",
+    FlushedKeysNotLogged => "maintenance::growth::",
     /// A log goes on although keys came that it has not.
-    KeyLogOutlivesMisses => "front::maintenance::growth::",
+    KeyLogOutlivesMisses => "maintenance::growth::",
     /// A log begins although there are keys in SSTs.
-    KeyLogBegunLate => "front::maintenance::growth::",
+    KeyLogBegunLate => "maintenance::growth::",
     /// A log counts as whole before the keys of all SSTs are in it.
-    KeyLogWholeTooSoon => "front::tests::growth::",
+    KeyLogWholeTooSoon => "tests::growth::",
     /// The keys of an SST of unknown origin are in no log, and the log goes on.
-    UnknownSstKeepsKeyLog => "front::tests::growth::",
+    UnknownSstKeepsKeyLog => "tests::growth::",
     /// The SSTs are listed after the log was read, so one that came meanwhile counts as read.
-    ListedAfterReplay => "front::tests::growth::",
-    StaticStageWithoutMemtables => "front::tests::static_stage::",
+    ListedAfterReplay => "tests::growth::",
+    StaticStageWithoutMemtables => "tests::static_stage::",
     /// The keys of a compaction go into the log once more.
-    CompactionIsFlush => "front::maintenance::growth::",
+    CompactionIsFlush => "maintenance::growth::",
     /// A compaction ends the log.
-    CompactionEndsKeyLog => "front::tests::growth::",
+    CompactionEndsKeyLog => "tests::growth::",
     /// A log of many hashes goes on when the column family has ceased to grow.
-    KeyLogKeptWhenQuiet => "front::tests::growth::",
+    KeyLogKeptWhenQuiet => "tests::growth::",
     /// A rebuilt summary filter has no room for more keys.
-    NoRoomToGrow => "front::tests::growth::",
+    NoRoomToGrow => "tests::growth::",
     /// The checksums of a log are not checked.
-    KeyLogUnchecked => "front::key_log::",
+    KeyLogUnchecked => "key_log::",
     // ---- what wakes maintenance
     /// A request wakes one of those who wait, which need not be maintenance.
-    OneWaiterWoken => "front::wakeup::",
+    OneWaiterWoken => "wakeup::",
     /// The open does not wake maintenance.
     NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
     /// The creation of a column family does not wake maintenance.
@@ -416,7 +416,7 @@ faults! {
     /// A change of the rates does not wake maintenance.
     NoWakeAfterSetRate => "maintenance::filters::filters_have_the_new_rate_after_set_rate",
     /// A change of the rates is forgotten if the run that was called for it fails.
-    NewSizeForgotten => "front::tests::by_itself::",
+    NewSizeForgotten => "tests::by_itself::",
     /// A change of the memory budget does not wake maintenance.
     NoWakeAfterSetBudget => "resources::memory_budget::budget_can_be_changed",
     /// The end of external writes does not wake maintenance.
@@ -426,21 +426,21 @@ faults! {
     /// A compaction does not wake maintenance.
     NoWakeAfterCompaction => "maintenance::filters::filters_are_stored_and_removed",
     /// Dropping a damaged segment filter does not wake maintenance.
-    NoWakeForDamagedFilter => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    NoWakeForDamagedFilter => "maintenance::scrub::damaged_filters_are_made",
     /// Dropping a damaged summary filter does not wake maintenance.
-    NoWakeForDamagedSummary => "front::tests::by_itself::damaged_summary_comes_back",
+    NoWakeForDamagedSummary => "tests::by_itself::damaged_summary_comes_back",
     /// Dropping segment filters for the budget does not wake maintenance, and views hold them.
-    NoWakeAfterFilterDrop => "front::tests::by_itself::",
+    NoWakeAfterFilterDrop => "tests::by_itself::",
     /// Dropping a summary filter for the budget does not wake maintenance.
-    NoWakeAfterSummaryDrop => "front::tests::by_itself::",
+    NoWakeAfterSummaryDrop => "tests::by_itself::",
     /// Maintenance is not woken for the successor of an SST that went while it was read.
-    NoWakeForSuccessor => "front::tests::by_itself::",
+    NoWakeForSuccessor => "tests::by_itself::",
     /// Sidecars of deleted SSTs wait for the next wakeup.
     NoSecondSweep => "maintenance::filters::",
     /// Nothing is stored at the close.
     NoSaveAtClose => "maintenance::filters::new_filters_are_stored_at_close_and_loaded_at_open",
     /// The summary filter that is stored at the close is bound to the SSTs of the last run.
-    ClosedWithoutListing => "front::tests::by_itself::",
+    ClosedWithoutListing => "tests::by_itself::",
     /// A failed task is not tried again without a request.
     NoRetryByItself => "maintenance::coverage::unreadable_sst_is_retried",
     /// Filters are not scrubbed without a request.
@@ -461,21 +461,21 @@ faults! {
     ResultsSwapped => "metrics::",
     // ---- what maintenance does not do again, and does not keep
     /// A view is published in each run although nothing has changed.
-    ViewPublishedAgain => "front::tests::by_itself::",
+    ViewPublishedAgain => "tests::by_itself::",
     /// A segment filter is stored in each run.
-    FilterStoredAgain => "front::tests::by_itself::",
+    FilterStoredAgain => "tests::by_itself::",
     /// The filter of an SST that is being written is dropped.
-    SweptWhileBuilt => "front::tests::by_itself::",
+    SweptWhileBuilt => "tests::by_itself::",
     // ---- audits and scrubbing
     /// A summary filter that changed in memory is stored with a valid checksum.
-    DamagedSummaryStored => "front::maintenance::scrub",
+    DamagedSummaryStored => "maintenance::scrub",
     /// An audit reports a false negative of a view published after the engine was read.
-    LaterViewRefuted => "front::audit",
+    LaterViewRefuted => "audit",
     // ---- many keys at once
     /// Keys of several column families, each absent at its own moment, are not probed again.
-    NegativesOfManyMoments => "front::tests::multi_get::",
+    NegativesOfManyMoments => "tests::multi_get::",
     /// Keys that are absent in a later view count as absent all along.
-    ViewChangeUnchecked => "front::cf_filter::",
+    ViewChangeUnchecked => "cf_filter::",
     /// A view with another summary filter keeps the edition of the one before.
     SummaryUnnoticed => "rocks::tests::view_changes",
     /// A view with the same summary filter but other coverage keeps the edition.
@@ -496,7 +496,7 @@ faults! {
     /// A memtable's keys go to the filters without their prefixes.
     MemtablePrefixMissed => "reads::prefixes::",
     /// The keys of an SST go to its filter and to the log without their prefixes.
-    TablePrefixMissed => "front::maintenance::growth::",
+    TablePrefixMissed => "maintenance::growth::",
     /// A filter answers for the prefixes of any function.
     PrefixIdsNotCompared => "reads::prefixes::",
     /// A stored summary filter is taken for one with all prefixes.
@@ -504,7 +504,7 @@ faults! {
     /// The summary filter is asked for prefixes that it lacks.
     SummaryAskedForAnyPrefix => "reads::prefixes::",
     /// Of each sorted run, one SST is asked for a prefix.
-    OneSstPerPrefix => "front::sorted_runs::",
+    OneSstPerPrefix => "sorted_runs::",
     /// A short start is asked for as if it were the whole prefix of all keys.
     ShortCappedPrefixAsked => "prefix::",
     /// Filters without the prefixes that are asked for stay as they are.

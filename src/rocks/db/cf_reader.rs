@@ -10,12 +10,12 @@ use rocksdb::{
     AsColumnFamilyRef, DBPinnableSlice, DBRawIteratorWithThreadMode, Error, ReadOptions,
 };
 
-use crate::front::cf_filter::CfFilter;
-use crate::front::cf_filter::lookup::{self, Verdict};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
 use crate::rocks::binding::Engine;
 use crate::rocks::hooks::{self, CfHandle};
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::cf_filter::lookup::{self, Verdict};
 
 /// A column family, its engine, which it keeps open, and its filters, if it has any.
 pub(crate) struct CfReader {

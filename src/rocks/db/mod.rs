@@ -24,21 +24,21 @@ use rocksdb::{
     ThreadMode,
 };
 
-use crate::front::audit::FalseNegative;
-use crate::front::cf_filter::CfFilter;
-use crate::front::cf_filters::CfFilters;
-use crate::front::filters::MaintenanceError;
-use crate::front::maintenance::scrub::Scrubbed;
-use crate::front::options::FilterSize;
-#[cfg(test)]
-use crate::front::wakeup::Wakeup;
 use crate::math::Bits;
 use crate::rocks::binding::Engine;
 use crate::rocks::hooks;
 use crate::rocks::hooks::sieve::Sieve;
+use lsm_sieve_front::audit::FalseNegative;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::cf_filters::CfFilters;
+use lsm_sieve_front::filters::MaintenanceError;
+use lsm_sieve_front::maintenance::scrub::Scrubbed;
+use lsm_sieve_front::options::FilterSize;
 #[cfg(test)]
-use crate::segment::Registry;
-use crate::stats::Stats;
+use lsm_sieve_front::segment::Registry;
+use lsm_sieve_front::stats::Stats;
+#[cfg(test)]
+use lsm_sieve_front::wakeup::Wakeup;
 
 /// A RocksDB with filters that answer most misses before the engine is entered.
 ///

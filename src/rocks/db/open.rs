@@ -15,11 +15,6 @@ use rocksdb::{
 use super::{SieveDb, Transactions};
 use crate::disk::{Disk as _, RealDisk};
 use crate::fault::fault;
-use crate::front::cf_filter::CfFilter;
-use crate::front::cf_filters::CfFilters;
-use crate::front::filters::Filters;
-use crate::front::opening::Opening;
-use crate::front::options::FrontOptions;
 use crate::math::Bits;
 use crate::rocks::binding::Engine;
 use crate::rocks::engine::RocksEngine;
@@ -30,7 +25,12 @@ use crate::rocks::hooks::sieve::{
 };
 use crate::rocks::hooks::{self, BaseCf, DEFAULT_ID, Handle, JustOpened, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
-use crate::segment::{Candidate, IdentityError, SidecarError};
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::cf_filters::CfFilters;
+use lsm_sieve_front::filters::Filters;
+use lsm_sieve_front::opening::Opening;
+use lsm_sieve_front::options::FrontOptions;
+use lsm_sieve_front::segment::{Candidate, IdentityError, SidecarError};
 
 /// Column families: pairs of a name and options.
 type Cfs = Vec<(String, Options)>;

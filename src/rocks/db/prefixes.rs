@@ -4,8 +4,8 @@ use rocksdb::{AsColumnFamilyRef, Error, ThreadMode};
 
 use super::SieveDb;
 use crate::fault::fault;
-use crate::front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
 use crate::rocks::hooks;
+use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
 
 /// # Prefixes
 ///

@@ -3,11 +3,11 @@
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions, ThreadMode};
 
 use super::SieveDb;
-use crate::front::cf_filter::lookup;
-use crate::front::cf_filter::multi_lookup::{self, multi_get};
-use crate::front::cf_filters::CfFilters;
-use crate::front::view::Answer;
 use crate::rocks::hooks::{self, past_filters};
+use lsm_sieve_front::cf_filter::lookup;
+use lsm_sieve_front::cf_filter::multi_lookup::{self, multi_get};
+use lsm_sieve_front::cf_filters::CfFilters;
+use lsm_sieve_front::view::Answer;
 
 /// The values of several keys, in their order.
 pub(super) type Values<V> = Vec<Result<Option<V>, Error>>;

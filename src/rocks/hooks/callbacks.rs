@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::format::PrefixId;
-use crate::front::audit::Distrust as _;
-use crate::front::cf_filter::CfFilter;
-use crate::front::cf_filter::prefix_lookup::Span;
-use crate::front::intake::Insertion;
-use crate::front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 use crate::hash::KeyHash;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::sieve::{Found, Sieve};
 use crate::rocks::hooks::{CfOptions, RawOptions};
-use crate::segment::{Segment, SegmentId};
+use lsm_sieve_front::audit::Distrust as _;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::cf_filter::prefix_lookup::Span;
+use lsm_sieve_front::intake::Insertion;
+use lsm_sieve_front::segment::{Segment, SegmentId};
+use lsm_sieve_front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 
 #[cfg(test)]
 mod silent;
@@ -695,7 +695,7 @@ mod tests {
     use crate::hash::{HashId, KeyHasher, Seed};
     use crate::math::Rate;
     use crate::rocks::{SieveDb, SieveOptions};
-    use crate::segment::{Registry, SealedFilter, SegmentBuilder};
+    use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentBuilder};
 
     const PATIENCE: Duration = Duration::from_secs(60);
 

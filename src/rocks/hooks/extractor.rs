@@ -8,7 +8,7 @@ use librocksdb_sys as sys;
 
 use super::AsOptions;
 use super::callbacks::bytes;
-use crate::prefix::{Extract, Prefix};
+use lsm_sieve_front::prefix::{Extract, Prefix};
 
 unsafe extern "C" {
     fn lsm_sieve_extractor(

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::fault::fault;
-use crate::front::cf_filters::CfFilters;
-use crate::front::wakeup::Wakeup;
+use lsm_sieve_front::cf_filters::CfFilters;
+use lsm_sieve_front::wakeup::Wakeup;
 
 /// The one listener of a database.
 #[derive(Debug)]

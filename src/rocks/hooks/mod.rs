@@ -51,9 +51,9 @@ pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, memtable_keys, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, watch, write};
 use crate::fault::Fault;
-use crate::front::cf_filter::CfFilter;
 use crate::rocks::binding::Engine;
 use crate::rocks::hooks::listener::Listener;
+use lsm_sieve_front::cf_filter::CfFilter;
 
 /// Fault points in the shim, which reads the environment itself.
 const _: &[Fault] = &[

@@ -13,15 +13,15 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::front::cf_filter::CfFilter;
-use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
-use crate::prefix::PrefixSet;
 use crate::rocks::binding::Engine;
 use crate::rocks::error::OpenError;
 use crate::rocks::hooks::{self, HOOKS, Hooks};
-use crate::segment::Registry;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::options::FrontOptions;
+use lsm_sieve_front::prefix::PrefixSet;
+use lsm_sieve_front::segment::Registry;
 
 const PATH: &str = "/lsm-sieve-self-check";
 

@@ -14,18 +14,18 @@ use super::handle;
 use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
 use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
 use crate::fault::fault;
-use crate::front::audit::Distrust as _;
-use crate::front::cf_filter::prefix_lookup::{self, Span};
-use crate::front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
-use crate::front::filters::{Filters, MaintenanceError};
-use crate::front::options::{FilterSize, FrontOptions};
 use crate::math::Bits;
-use crate::prefix::Prefixes;
-use crate::rcu::Reading;
 use crate::rocks::error::OpenError;
 use crate::rocks::options::SieveOptions;
-use crate::stats::Stats;
 use crate::sync::unpoisoned;
+use lsm_sieve_front::audit::Distrust as _;
+use lsm_sieve_front::cf_filter::prefix_lookup::{self, Span};
+use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
+use lsm_sieve_front::filters::{Filters, MaintenanceError};
+use lsm_sieve_front::options::{FilterSize, FrontOptions};
+use lsm_sieve_front::prefix::Prefixes;
+use lsm_sieve_front::rcu::Reading;
+use lsm_sieve_front::stats::Stats;
 
 /// What the engine found: nothing, a value, or an error that only the engine's caller learns.
 pub(crate) type Found = Result<Option<()>, ()>;
@@ -200,7 +200,7 @@ impl Sieve {
                 // Maintenance may list the SSTs before the engine is locked.
                 let _ = self
                     .filters
-                    .wait_for_maintenance(crate::front::wakeup::LONG, || true);
+                    .wait_for_maintenance(lsm_sieve_front::wakeup::LONG, || true);
                 return run();
             }
         );

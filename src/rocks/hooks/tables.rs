@@ -7,9 +7,9 @@ use rocksdb::AsColumnFamilyRef;
 
 use super::callbacks::{bytes, guarded};
 use super::take_text;
-use crate::front::engine::LiveSegment;
-use crate::front::key_range::KeyRange;
-use crate::segment::SegmentId;
+use lsm_sieve_front::engine::LiveSegment;
+use lsm_sieve_front::key_range::KeyRange;
+use lsm_sieve_front::segment::SegmentId;
 
 /// The layout of `lsm_sieve_table` in `shim/tables.cc`.
 #[repr(C)]

@@ -3,11 +3,11 @@
 use rocksdb::ThreadMode;
 
 use crate::fault::fault;
-use crate::front::health::CfHealth;
 use crate::math::Bits;
 use crate::rocks::db::SieveDb;
 use crate::rocks::hooks::sieve::Sieve;
 use crate::rocks::options::FilterMemory;
+use lsm_sieve_front::health::CfHealth;
 
 /// The state of all filters. Reads no filter and no SST, so it may be called every second.
 /// [`SieveDb::inspect`] reads them all and reports more.
@@ -64,7 +64,7 @@ impl Sieve {
 
 #[cfg(test)]
 mod tests {
-    use crate::front::audit::Distrust as _;
+    use lsm_sieve_front::audit::Distrust as _;
     use std::time::{Duration, Instant};
 
     use rocksdb::Options;

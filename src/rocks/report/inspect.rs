@@ -6,11 +6,6 @@ use rocksdb::ThreadMode;
 
 use crate::filter::{Chain, Stage};
 use crate::format::Source;
-use crate::front::audit::FalseNegative;
-use crate::front::cf_filter::CfFilter;
-use crate::front::engine::LiveSegment;
-use crate::front::maintenance::planning::FilterPlan;
-use crate::front::maintenance::scrub::Scrubbed;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
 use crate::rocks::db::SieveDb;
@@ -18,7 +13,12 @@ use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::InspectError;
 use crate::rocks::hooks;
 use crate::rocks::hooks::sieve::Sieve;
-use crate::segment::{SealedFilter, SegmentId};
+use lsm_sieve_front::audit::FalseNegative;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::engine::LiveSegment;
+use lsm_sieve_front::maintenance::planning::FilterPlan;
+use lsm_sieve_front::maintenance::scrub::Scrubbed;
+use lsm_sieve_front::segment::{SealedFilter, SegmentId};
 
 /// Random hashes that a filter is probed with to measure its rate.
 const SAMPLE: u64 = 100_000;

@@ -2,8 +2,8 @@
 
 use metrics::gauge;
 
-use crate::front::metrics::{BUDGET_BYTES, DISTRUSTED, SEGMENT_BYTES, SEGMENTS};
 use crate::rocks::report::health::Health;
+use lsm_sieve_front::metrics::{BUDGET_BYTES, DISTRUSTED, SEGMENT_BYTES, SEGMENTS};
 
 impl Health {
     /// Hands these figures, and those of each column family, to the recorder of the crate `metrics`.
@@ -29,8 +29,8 @@ mod tests {
 
     use metrics_exporter_prometheus::PrometheusBuilder;
 
-    use crate::front::metrics::{NAMES, describe_metrics};
     use crate::{Bits, SieveDb, SieveOptions};
+    use lsm_sieve_front::metrics::{NAMES, describe_metrics};
 
     const LIMIT: Duration = Duration::from_secs(60);
 

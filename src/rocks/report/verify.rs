@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 use rocksdb::ThreadMode;
 
 use crate::fault::fault;
-use crate::front::cf_filter::CfFilter;
-use crate::front::engine::LiveSegment;
 use crate::rocks::db::SieveDb;
 use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::{InspectError, with_causes};
 use crate::rocks::hooks::sieve::Sieve;
 use crate::rocks::hooks::{self, BaseCf};
-use crate::segment::SealedFilter;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::engine::LiveSegment;
+use lsm_sieve_front::segment::SealedFilter;
 
 /// Entries between two calls of `go_on`.
 const STRETCH: u64 = 4_096;

@@ -15,14 +15,14 @@ use rocksdb::{
 
 use super::blocked_flush::BlockedFlush;
 use crate::filter::Scalable;
-use crate::front::cf_filter::CfFilter;
-use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
-use crate::prefix::PrefixSet;
 use crate::rocks::hooks::JustOpened as _;
 use crate::rocks::{Engine, Isolation, SieveDb, SieveOptions, hooks};
-use crate::segment::Registry;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::options::FrontOptions;
+use lsm_sieve_front::prefix::PrefixSet;
+use lsm_sieve_front::segment::Registry;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

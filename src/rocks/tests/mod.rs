@@ -2,6 +2,7 @@
 
 mod announcements;
 pub(crate) mod blocked_flush;
+mod front;
 mod memtable_keys;
 mod power;
 mod view_changes;

@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch, WriteOptions};
 
 use crate::filter::Scalable;
-use crate::front::audit::Distrust as _;
-use crate::front::cf_filter::CfFilter;
-use crate::front::cf_filter::multi_lookup::multi_get;
-use crate::front::key_range::KeyRange;
-use crate::front::sorted_runs::WithRange;
-use crate::front::view::{Coverage, View};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
-use crate::prefix::PrefixSet;
 use crate::rocks::SieveDb;
 use crate::rocks::db::reads::read_many_of;
 use crate::rocks::hooks::JustOpened as _;
 use crate::rocks::{Engine, SieveOptions, hooks};
-use crate::segment::Registry;
+use lsm_sieve_front::audit::Distrust as _;
+use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
+use lsm_sieve_front::key_range::KeyRange;
+use lsm_sieve_front::prefix::PrefixSet;
+use lsm_sieve_front::segment::Registry;
+use lsm_sieve_front::sorted_runs::WithRange;
+use lsm_sieve_front::view::{Coverage, View};
 
 const THERE: &[u8] = b"there";
 const DENIED: &[u8] = b"denied";
@@ -152,7 +152,7 @@ fn batch_is_asked_once_beside_what_readers_cannot_tell_apart() {
     let scene = Scene::new();
     assert_eq!(scene.asked_beside(|_| ()), 1);
     let lists_tables = |scene: &Scene| {
-        let id = crate::segment::SegmentId::from_bytes([1; 16]);
+        let id = lsm_sieve_front::segment::SegmentId::from_bytes([1; 16]);
         let (epoch, covered) = (scene.cf_filter.epoch(), HashSet::from([id]));
         let (summary, all) = (scene.summary(), Coverage::Complete);
         assert!(scene.cf_filter.publish(epoch, summary, all, covered));

@@ -30,7 +30,7 @@ use crate::rules::Rule;
 /// The traces that the code is tested with.
 const TRACES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../src/front/tests/model_traces.txt"
+    "/../../crates/front/src/tests/model_traces.txt"
 );
 
 /// What may happen, each within a budget of its own: all at once would be too many states. The

@@ -1,4 +1,4 @@
-//! Random walks through the model, as lines of words that `src/front/tests/model_traces.rs` replays
+//! Random walks through the model, as lines of words that `crates/front/src/tests/model_traces.rs` replays
 //! against the code. A change of the model changes them, and then the code must do the same.
 //!
 //! ```text

@@ -4,10 +4,10 @@ use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
 
 use super::Transaction;
 use crate::fault::fault;
-use crate::front::cf_filter::lookup;
-use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::rocks::db::reads::{Values, read_many_of};
 use crate::rocks::hooks::{self, past_filters};
+use lsm_sieve_front::cf_filter::lookup;
+use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
 
 impl Transaction<'_> {
     /// The value of a key in the default column family, including the transaction's own writes.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::disk::{self, Disk as _, Fault, Lost, MemoryDisk, PowerCut, Tear};
 use crate::filter::Scalable;
 use crate::format::Source;
-use crate::front::opening::Opening;
-use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher};
 use crate::math::{Bits, Items, Rate};
-use crate::segment::{SealedFilter, SegmentBuilder, SegmentId};
+use lsm_sieve_front::opening::Opening;
+use lsm_sieve_front::options::FrontOptions;
+use lsm_sieve_front::segment::{SealedFilter, SegmentBuilder, SegmentId};
 
 const FOLDER: &str = "/sieve";
 const FAMILY: &str = "default";

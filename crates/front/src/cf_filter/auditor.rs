@@ -1,0 +1,81 @@
+//! Audits of one column family's negatives: see [`crate::audit`].
+
+use std::sync::{Arc, Weak};
+
+use super::CfFilter;
+use crate::audit::{FalseNegative, Trust};
+use crate::engine::Engine;
+use crate::fault::fault;
+use crate::hash::KeyHash;
+use crate::stats::Event;
+use crate::view::PrefixProbe;
+
+/// What the audits of one column family need beside its filters.
+pub(crate) struct Auditor {
+    /// Weak, because the engine holds the filters.
+    engine: Weak<dyn Engine>,
+    trust: Arc<Trust>,
+}
+
+impl Auditor {
+    pub(crate) fn new(engine: Weak<dyn Engine>, trust: Arc<Trust>) -> Self {
+        Self { engine, trust }
+    }
+
+    /// Whether a denial by the filters stands: the engine did not find the key.
+    pub(crate) fn audit_negative(&self, cf_filter: &CfFilter, key: &[u8]) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            return true;
+        };
+        let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
+        let hash = cf_filter.hasher().hash(key);
+        let before = cf_filter.view();
+        cf_filter.count(Event::Audited);
+        if engine.contains(cf_filter.key_space(), key) != Some(true) {
+            return true;
+        }
+        let now = cf_filter.view();
+        let mut same = now.edition == before.edition;
+        fault!(LaterViewRefuted, same = true);
+        if same && now.answer(hash, key).is_absent() {
+            self.refute(cf_filter, hash);
+        }
+        false
+    }
+
+    /// Whether a denial of a prefix stands: the engine found no key that starts with it.
+    pub(crate) fn audit_prefix(&self, cf_filter: &CfFilter, probe: PrefixProbe<'_>) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            return true;
+        };
+        let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
+        let before = cf_filter.view();
+        cf_filter.count(Event::Audited);
+        if engine.contains_prefix(cf_filter.key_space(), probe.prefix) != Some(true) {
+            return true;
+        }
+        let now = cf_filter.view();
+        if now.edition == before.edition && now.check_prefix(probe).is_some() {
+            self.refute(cf_filter, probe.hash);
+        }
+        false
+    }
+
+    fn refute(&self, cf_filter: &CfFilter, hash: KeyHash) {
+        cf_filter.count(Event::FalseNegative);
+        self.trust.revoke(FalseNegative {
+            cf: cf_filter.name().to_owned(),
+            key_hash: hash.get(),
+            seed_id: cf_filter.hasher().imprint().seed_id,
+            noted: false,
+        });
+    }
+}
+
+impl std::fmt::Debug for Auditor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auditor")
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,219 @@
+//! Lookups of many keys at once: the twin of [`super::lookup`].
+//!
+//! ```text
+//! keys ── 1 filters, a chunk at a time: all prefetches, then all probes ── absent ──► not found
+//!             │ maybe
+//!         2 the engine, once, for the keys that passed
+//!         3 a second check: do the filters still say *absent* of the others?
+//!             │ no: the engine again, for all keys
+//!         4 feedback to the counters and the predictor
+//! ```
+//!
+//! RocksDB's `MultiGet` returns the values of one moment. So what the filters ruled out before the
+//! engine was read must be ruled out after it as well: by the same edition of the view, for an
+//! *absent* of one edition holds at every moment since. If it is not, a key was written between the
+//! two, perhaps by a batch that deleted another.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::CfFilter;
+use super::lookup::{self, Verdict};
+use crate::fault::fault;
+use crate::predictor::Outcome;
+use crate::stats::Event;
+use crate::view::CHUNK;
+
+/// The values of several keys, in their order.
+pub(crate) type Values<V, E> = Vec<Result<Option<V>, E>>;
+
+/// The values of keys of one column family. `engine` reads those that it is given.
+pub fn multi_get<V, E, K: AsRef<[u8]>>(
+    cf: &CfFilter,
+    keys: &[K],
+    engine: impl Fn(&[&[u8]]) -> Values<V, E>,
+) -> Values<V, E> {
+    multi_get_at(cf, keys, |passed: &[usize]| {
+        let keys: Vec<&[u8]> = passed.iter().map(|&at| keys[at].as_ref()).collect();
+        engine(&keys)
+    })
+}
+
+/// [`multi_get`] with an `engine` that reads the keys at the indexes that it is given.
+pub fn multi_get_at<V, E, K: AsRef<[u8]>>(
+    cf: &CfFilter,
+    keys: &[K],
+    engine: impl Fn(&[usize]) -> Values<V, E>,
+) -> Values<V, E> {
+    let mut edition = cf.edition();
+    // 1.
+    let checked = cf.check_many(keys);
+    fault!(ViewNotedLate, edition = cf.edition());
+    let still_absent = |passed: &[usize]| {
+        let absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
+        let absent: Vec<&[u8]> = absent.map(|at| keys[at].as_ref()).collect();
+        cf.still_absent(&absent, edition)
+    };
+    let record = |_: usize, found: Option<bool>| cf.record(Verdict::Maybe, found);
+    let values = read_passed(
+        keys.len(),
+        checked.passed,
+        true,
+        still_absent,
+        engine,
+        record,
+    );
+    // 4. After the hits of the same batch, which say nothing of the next lookup then.
+    if let Some(outcome) = checked.outcome {
+        cf.record_outcome(outcome);
+    }
+    values
+}
+
+/// The values of keys, each with the filters of its column family, if that has any. `engine` reads
+/// the keys at the indexes that it is given.
+pub fn multi_get_cf<V, E>(
+    keys: &[(Option<Arc<CfFilter>>, &[u8])],
+    engine: impl Fn(&[usize]) -> Values<V, E>,
+) -> Values<V, E> {
+    let editions: Vec<_> = keys
+        .iter()
+        .map(|(cf, _)| cf.as_ref().map(|cf| cf.edition()))
+        .collect();
+    // 1.
+    let is_absent = |(cf, key): &(Option<Arc<CfFilter>>, &[u8])| {
+        cf.as_ref().is_some_and(|cf| lookup::rules_out(&**cf, key))
+    };
+    let passed = (0..keys.len())
+        .filter(|&at| !is_absent(&keys[at]))
+        .collect();
+    let still_absent = |passed: &[usize]| {
+        let mut absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
+        absent.all(|at| {
+            let cf = keys[at].0.as_ref().zip(editions[at]);
+            cf.is_some_and(|(cf, edition)| cf.still_absent(&[keys[at].1], edition))
+        })
+    };
+    let record = |at: usize, found: Option<bool>| {
+        if let Some(cf) = &keys[at].0 {
+            cf.record(Verdict::Maybe, found);
+        }
+    };
+    // Each was checked at a moment of its own.
+    let mut at_one_moment = false;
+    fault!(NegativesOfManyMoments, at_one_moment = true);
+    read_passed(
+        keys.len(),
+        passed,
+        at_one_moment,
+        still_absent,
+        engine,
+        record,
+    )
+}
+
+/// The values of `count` keys, of which those at the indexes `passed`, ascending, passed the
+/// filters. The others were counted as *absent*, and are not recorded even if they are read.
+fn read_passed<V, E>(
+    count: usize,
+    passed: Vec<usize>,
+    at_one_moment: bool,
+    still_absent: impl Fn(&[usize]) -> bool,
+    engine: impl Fn(&[usize]) -> Values<V, E>,
+    record: impl Fn(usize, Option<bool>),
+) -> Values<V, E> {
+    let mut values = Values::new();
+    values.resize_with(count, || Ok(None));
+    if passed.is_empty() && (at_one_moment || still_absent(&passed)) {
+        return values;
+    }
+    // 2.
+    let all = || Cow::Owned((0..count).collect());
+    let mut read = match passed.is_empty() {
+        true => all(),
+        false => Cow::Borrowed(&passed),
+    };
+    let mut found = engine(&read);
+    // 3.
+    if read.len() < count && !still_absent(&passed) {
+        read = all();
+        found = engine(&read);
+    }
+    for (&at, value) in read.iter().zip(found) {
+        let mut has_passed = passed.binary_search(&at).is_ok();
+        fault!(
+            EngineReadCountedShort,
+            has_passed &= read.last() != Some(&at)
+        );
+        if has_passed {
+            record(at, lookup::found(&value));
+        }
+        values[at] = value;
+    }
+    fault!(AnswersShifted, values.rotate_right(1));
+    values
+}
+
+/// What the filters said of several keys.
+struct Checked {
+    /// The indexes of the keys that may be there, ascending.
+    passed: Vec<usize>,
+    /// What that says to the predictor; `None` if every key may be there.
+    outcome: Option<Outcome>,
+}
+
+impl CfFilter {
+    /// The indexes of the keys that may be there, ascending; the others are counted as *absent*,
+    /// and some of them audited. Not within a reading.
+    pub fn candidate_indexes(&self, keys: &[impl AsRef<[u8]>]) -> Vec<usize> {
+        self.check_many(keys).passed
+    }
+
+    fn check_many(&self, keys: &[impl AsRef<[u8]>]) -> Checked {
+        let mut passed = Vec::new();
+        let mut sampled = Vec::new();
+        self.view.with(|view| {
+            for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
+                let mut maybe = [true; CHUNK];
+                let first = chunk * CHUNK;
+                let maybe = &mut maybe[..keys.len()];
+                let candidates = view.check_many(self.hasher, keys, maybe);
+                passed.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
+                let mut absent = keys.len() - candidates;
+                fault!(AbsentCountedShort, absent -= usize::from(absent > 1));
+                let ordinal = self.counters.add(Event::Absent, absent as u64);
+                let draws = self.sample.among(ordinal, absent);
+                let absent = (0..keys.len()).filter(|&at| !maybe[at]);
+                let draws = absent.skip(draws.start).take(draws.len());
+                sampled.extend(draws.map(|at| first + at));
+            }
+        });
+        let outcome = (passed.len() < keys.len()).then_some(Outcome::Miss);
+        if !sampled.is_empty() {
+            sampled.retain(|&at| !self.audit_if_due(keys[at].as_ref()));
+            passed.extend(sampled);
+            passed.sort_unstable();
+        }
+        Checked { passed, outcome }
+    }
+
+    /// The number of the view that is published now.
+    pub fn edition(&self) -> u64 {
+        self.view.with(|view| view.edition)
+    }
+
+    /// Whether the view of this edition is still published and says *absent* of these keys. If so,
+    /// it did at every moment since.
+    pub fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
+        self.view.with(|view| {
+            let mut chunks = keys.chunks(CHUNK);
+            let mut same = view.edition == edition;
+            fault!(ViewChangeUnchecked, same = true);
+            same && chunks.all(|keys| {
+                let mut maybe = [true; CHUNK];
+                let maybe = &mut maybe[..keys.len()];
+                view.check_many(self.hasher, keys, maybe) == 0
+            })
+        })
+    }
+}

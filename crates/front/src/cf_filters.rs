@@ -1,0 +1,221 @@
+//! The filters of a database's column families, by RocksDB's id of each.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::cf_filter::{CfFilter, ExternalWrites, Resolve};
+use crate::fault::fault;
+use crate::math::Bits;
+use crate::options::SummaryRates;
+use crate::rcu::{Published, Reading};
+use crate::sync::{Mutex, unpoisoned};
+
+/// The filters of all column families.
+#[derive(Debug)]
+pub struct CfFilters {
+    by_id: Published<Vec<Option<Arc<CfFilter>>>>,
+    external: Mutex<ExternalState>,
+    summary_rates: Mutex<SummaryRates>,
+}
+
+/// External writes that are under way, perhaps into column families that have no filters yet.
+#[derive(Debug, Default)]
+struct ExternalState {
+    under_way: usize,
+    /// The external writes of column families that were added meanwhile.
+    held: Vec<ExternalWrites>,
+    /// Column families that never have filters.
+    excluded: HashSet<u32>,
+}
+
+/// How far the summary filters have come to cover all segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Complete,
+    /// Some segments are not covered, and will not be before the next open.
+    Final,
+    Growing,
+}
+
+/// Must be held while external writes run.
+pub struct ExternalGuard<'a> {
+    cf_filters: &'a CfFilters,
+    _held: Vec<ExternalWrites>,
+}
+
+impl Drop for ExternalGuard<'_> {
+    fn drop(&mut self) {
+        let mut external = unpoisoned(self.cf_filters.external.lock());
+        external.under_way -= 1;
+        fault!(AnnouncementEndsWithFirst, external.held.clear());
+        if external.under_way == 0 {
+            external.held.clear();
+        }
+    }
+}
+
+impl CfFilters {
+    pub fn new(summary: SummaryRates) -> Self {
+        Self {
+            by_id: Published::new(Vec::new()),
+            external: Mutex::default(),
+            summary_rates: Mutex::new(summary),
+        }
+    }
+
+    /// The filters of a column family, if it has any, to be kept.
+    pub fn get(&self, id: u32) -> Option<Arc<CfFilter>> {
+        self.by_id
+            .with(|cf_filters| cf_filters.get(id as usize).cloned().flatten())
+    }
+
+    pub fn all(&self) -> Vec<Arc<CfFilter>> {
+        self.by_id
+            .with(|cf_filters| cf_filters.iter().flatten().cloned().collect())
+    }
+
+    /// Memory of the filters that writes feed, except those of one column family.
+    pub(crate) fn size_without(&self, cf_filter: Option<&CfFilter>) -> Bits {
+        let others = self.all_without(cf_filter);
+        others.map(|other| other.size()).sum()
+    }
+
+    /// Memory of the summary filters, except that of one column family.
+    pub fn size_of_summaries(&self, without: Option<&CfFilter>) -> Bits {
+        let others = self.all_without(without);
+        others.map(|other| other.view().summary.size()).sum()
+    }
+
+    /// Memory of all column families beside their filters.
+    pub(crate) fn overhead(&self) -> Bits {
+        let filters = self.all().into_iter();
+        filters
+            .map(|cf_filter| cf_filter.size_beside_filters())
+            .sum()
+    }
+
+    fn all_without(&self, cf_filter: Option<&CfFilter>) -> impl Iterator<Item = Arc<CfFilter>> {
+        let is_other = move |other: &Arc<CfFilter>| {
+            cf_filter.is_none_or(|cf_filter| !std::ptr::eq(Arc::as_ptr(other), cf_filter))
+        };
+        self.all().into_iter().filter(is_other)
+    }
+
+    /// The column family with the largest summary filter.
+    pub(crate) fn largest(&self) -> Option<Arc<CfFilter>> {
+        let size = |cf_filter: &Arc<CfFilter>| cf_filter.view().summary.size();
+        self.all().into_iter().max_by_key(size)
+    }
+
+    pub fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {
+        let mut external = unpoisoned(self.external.lock());
+        let mut may_arrive = external.under_way > 0;
+        fault!(NewCfUnannounced, may_arrive = false);
+        if may_arrive {
+            // External writes may be arriving in this column family.
+            external.held.push(cf_filter.begin_external_writes());
+            fault!(NewCfAnnouncedBriefly, external.held.clear());
+        }
+        self.change(|cf_filters| {
+            let index = id as usize;
+            if cf_filters.len() <= index {
+                cf_filters.resize(index + 1, None);
+            }
+            cf_filters[index] = Some(cf_filter);
+        });
+    }
+
+    /// Whether the filters of a column family are disabled. Those that were just removed are
+    /// disabled too, and do not count.
+    pub fn any_is_disabled(&self) -> bool {
+        let mut disabled = self.all();
+        disabled.retain(|cf_filter| cf_filter.is_disabled());
+        // They are removed before they are disabled, so listing again tells them apart.
+        disabled.iter().any(|cf_filter| {
+            let listed = self.all();
+            listed.iter().any(|other| Arc::ptr_eq(other, cf_filter))
+        })
+    }
+
+    /// How far coverage has come; `none_is_read` if maintenance reads no segment.
+    pub(crate) fn progress(&self, none_is_read: bool) -> Progress {
+        if self.any_is_disabled() {
+            return Progress::Final;
+        }
+        let mut progress = Progress::Complete;
+        for cf_filter in self.all() {
+            if cf_filter.is_complete_by_construction() {
+                continue;
+            }
+            let mut is_final = cf_filter.stays_uncovered(none_is_read);
+            fault!(WaitsForSstsWithoutId, is_final = false);
+            // It may have become complete since, and is then not final.
+            if !is_final {
+                return Progress::Growing;
+            }
+            progress = Progress::Final;
+        }
+        progress
+    }
+
+    /// Removes the filters of a dropped column family.
+    pub fn withdraw_view(&self, gone: &Arc<CfFilter>) {
+        let _arrivals = unpoisoned(self.external.lock());
+        self.change(|cf_filters| {
+            for slot in cf_filters.iter_mut() {
+                slot.take_if(|cf_filter| Arc::ptr_eq(cf_filter, gone));
+            }
+        });
+        // The engine itself keeps them until it is closed.
+        gone.retire();
+    }
+
+    /// Notes that the column family with this id never has filters.
+    pub fn exclude(&self, id: u32) {
+        unpoisoned(self.external.lock()).excluded.insert(id);
+    }
+
+    /// Announces external writes for the column family with this id. Announces them for all if no
+    /// id is given, or if the column family may yet get filters.
+    pub fn begin_external_writes(&self, id: Option<u32>) -> ExternalGuard<'_> {
+        let mut external = unpoisoned(self.external.lock());
+        external.under_way += 1;
+        let cf_filters = match id.map(|id| (id, self.get(id))) {
+            Some((_, Some(cf_filter))) => vec![cf_filter],
+            Some((id, None)) if external.excluded.contains(&id) => Vec::new(),
+            _ => self.all(),
+        };
+        ExternalGuard {
+            cf_filters: self,
+            _held: cf_filters
+                .iter()
+                .map(|cf_filter| cf_filter.begin_external_writes())
+                .collect(),
+        }
+    }
+
+    /// Needs the lock of `external`, so that changes come one at a time.
+    fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<CfFilter>>>)) {
+        let mut cf_filters = self.by_id.with(Vec::clone);
+        change(&mut cf_filters);
+        self.by_id.publish(cf_filters);
+    }
+
+    /// The rates that summary filters are built for.
+    pub fn summary_rates(&self) -> SummaryRates {
+        *unpoisoned(self.summary_rates.lock())
+    }
+
+    pub(crate) fn set_summary_rates(&self, rates: SummaryRates) {
+        *unpoisoned(self.summary_rates.lock()) = rates;
+    }
+}
+
+/// The filters of the column family with this id.
+impl Resolve for (&CfFilters, u32) {
+    #[inline(always)]
+    fn resolve<'r>(&'r self, reading: &'r Reading) -> Option<&'r CfFilter> {
+        let (filters, id) = self;
+        filters.by_id.get(reading).get(*id as usize)?.as_deref()
+    }
+}

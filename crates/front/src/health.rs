@@ -1,0 +1,81 @@
+//! Cheap figures of one column family's filters, for a dashboard.
+
+use crate::cf_filter::CfFilter;
+use crate::format::PrefixId;
+use crate::math::{Bits, Items};
+use crate::stats::Stats;
+use crate::view::View;
+
+/// The state of one column family's filters.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CfHealth {
+    /// The column family's name.
+    pub name: String,
+    /// Distinct keys of the summary filter, and distinct prefixes.
+    pub keys: Items,
+    /// Stages of the summary filter; one right after a consolidation.
+    pub stages: usize,
+    /// Whether the first of them is static: the column family hardly grows.
+    pub is_static: bool,
+    /// Memory of the summary filter, and of the one that is being built.
+    pub memory: Bits,
+    /// Memory beside the filters: counters, lists of SSTs, and the objects of the hooks.
+    pub overhead: Bits,
+    /// The summary filter's false-positive rate, computed from its keys; 1 if the budget has no
+    /// room for it.
+    pub predicted_rate: f64,
+    /// Live SSTs that the summary filter does not cover. `None` if unknown; then no key is answered
+    /// absent.
+    pub uncovered: Option<usize>,
+    /// How many of these stay uncovered until they are compacted. They are from a RocksDB before
+    /// 6.24, which wrote no id to bind filters to, and this is a secondary or open for reading
+    /// only. Otherwise such an SST is known by its file name while the database is open.
+    pub without_id: usize,
+    /// The functions whose prefixes the filters have or will have.
+    pub prefixes: Vec<PrefixHealth>,
+    /// The counters of these filters.
+    pub stats: Stats,
+}
+
+/// The state of the prefixes by one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrefixHealth {
+    /// The function's name and version.
+    pub id: PrefixId,
+    /// Whether the summary filter has the prefixes of all its keys. Otherwise it is rebuilt.
+    pub in_summary: bool,
+    /// Whether all segment filters have them too.
+    pub in_segments: bool,
+}
+
+impl CfFilter {
+    pub fn health(&self) -> CfHealth {
+        let view = self.view();
+        CfHealth {
+            name: self.name().to_owned(),
+            keys: view.summary.items(),
+            stages: view.summary.stages(),
+            is_static: view.summary.begins_static(),
+            memory: self.size(),
+            overhead: self.size_beside_filters(),
+            predicted_rate: view.summary.predicted_rate(),
+            uncovered: view.uncovered(),
+            without_id: view.without_id(),
+            prefixes: self.prefix_health(&view),
+            stats: self.stats(),
+        }
+    }
+
+    fn prefix_health(&self, view: &View) -> Vec<PrefixHealth> {
+        let in_segments = self.prefixes_of_segments();
+        let ids = self.prefixes().ids().iter().enumerate();
+        ids.map(|(at, id)| PrefixHealth {
+            id: id.clone(),
+            in_summary: view.summary_prefixes.has(at),
+            in_segments: in_segments.has(at),
+        })
+        .collect()
+    }
+}

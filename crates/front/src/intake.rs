@@ -1,0 +1,310 @@
+//! What writes feed: the summary filters that take each key.
+//!
+//! Usually this is one filter, the one that lookups probe. While a new one is being built, it is both
+//! of them, so that the new one misses no write:
+//!
+//! ```text
+//! insertion    load the set ─► add the key to each ............... after the memtable has the key,
+//!                                                                   before it is visible
+//! maintenance  1 publish the set {old, new}
+//!              2 wait for the insertions that loaded the set before it
+//!              3 read the keys of the memtables    (Engine::memtable_keys)
+//!              4 list the SSTs, and read their keys
+//!              5 publish the view with the new filter, and the set {new}
+//! ```
+//!
+//! *Invariant.* A key that was added to the old filter alone was in its memtable by the end of step 2.
+//! Step 3 finds it there, or its memtable was flushed before, and step 4 lists the SST. Memtables are
+//! read first: in the other order, a flush between the two would hide its keys from both.
+//!
+//! An engine may let a write become visible before its memtable has it (`publishes_first`). Then the
+//! key is added first, and the insertion lasts until the memtable has it: otherwise step 3 could miss
+//! a key that was added to the old filter only.
+
+use std::sync::{Arc, Weak};
+
+use crate::fault::fault;
+use crate::filter::Scalable;
+use crate::hash::{KeyHash, KeyHasher};
+use crate::prefix::Prefixes;
+use crate::rcu::{Crowd, Published, Reading};
+use crate::sync::{Mutex, unpoisoned};
+
+/// Summary filters.
+type Summaries = Vec<Arc<Scalable>>;
+
+/// The summary filters that the writes of one column family feed.
+#[derive(Debug)]
+pub struct Intake {
+    hasher: KeyHasher,
+    prefixes: Arc<Prefixes>,
+    summaries: Published<Summaries>,
+    /// The insertions that last until a memtable has their key, if there are such.
+    lasting: Option<Crowd>,
+    holders: Mutex<Holders>,
+}
+
+/// An insertion into a memtable that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Insertion {
+    hash: KeyHash,
+    side: Option<usize>,
+}
+
+impl Insertion {
+    /// Its parts, for an engine that keeps it meanwhile.
+    pub fn into_parts(self) -> (KeyHash, Option<usize>) {
+        (self.hash, self.side)
+    }
+
+    pub fn from_parts(hash: KeyHash, side: Option<usize>) -> Self {
+        Self { hash, side }
+    }
+}
+
+/// Writes that keep keys where neither a memtable nor a segment shows them.
+#[derive(Debug, Default)]
+struct Holders {
+    current: Arc<()>,
+    /// Of before the last change of the set.
+    earlier: Vec<Weak<()>>,
+}
+
+/// Keys that neither a memtable nor a segment shows yet, for as long as it lives.
+#[derive(Debug)]
+pub struct Hold(#[expect(dead_code, reason = "counted")] Arc<()>);
+
+impl Intake {
+    /// Writes feed this summary filter. `publishes_first`: one may become visible before its
+    /// memtable has it.
+    pub(crate) fn new(
+        hasher: KeyHasher,
+        prefixes: &Arc<Prefixes>,
+        summary: Arc<Scalable>,
+        publishes_first: bool,
+    ) -> Self {
+        Self {
+            hasher,
+            prefixes: Arc::clone(prefixes),
+            summaries: Published::new(vec![summary]),
+            lasting: publishes_first.then(Crowd::default),
+            holders: Mutex::default(),
+        }
+    }
+
+    /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`].
+    pub fn prepare(&self, key: &[u8]) -> Insertion {
+        let mut lasting = self.lasting.as_ref();
+        fault!(FiltersAfterMemtable, lasting = None);
+        let Some(lasting) = lasting else {
+            let hash = self.hasher.hash(key);
+            self.prefetch(hash);
+            return Insertion { hash, side: None };
+        };
+        let entered = lasting.enter();
+        let hash = self.hasher.hash(key);
+        self.add_hash(hash, key);
+        Insertion {
+            hash,
+            side: Some(entered.stay()),
+        }
+    }
+
+    /// Ends the insertion of a key that the memtable has, and that is not visible yet unless it was
+    /// added by [`Intake::prepare`].
+    pub fn insert(&self, insertion: Insertion, key: &[u8]) {
+        match (insertion.side, &self.lasting) {
+            (Some(side), Some(lasting)) => drop(lasting.entered(side)),
+            _ => self.add_hash(insertion.hash, key),
+        }
+    }
+
+    /// Adds a key that becomes visible later. Returns its hash.
+    pub fn add(&self, key: &[u8]) -> KeyHash {
+        let hash = self.hasher.hash(key);
+        self.add_hash(hash, key);
+        hash
+    }
+
+    fn prefetch(&self, hash: KeyHash) {
+        let hash = hash.for_summary();
+        self.summaries.with(|summaries| {
+            let each = summaries.iter();
+            each.for_each(|summary| summary.prefetch_append(hash));
+        });
+    }
+
+    fn add_hash(&self, hash: KeyHash, key: &[u8]) {
+        fault!(
+            MemtableKeyMissed,
+            if hash.get().is_multiple_of(97) {
+                return;
+            }
+        );
+        fault!(PanicSwallowed, assert!(!hash.get().is_multiple_of(97)));
+        let reading = Reading::begin();
+        let summaries = self.summaries.get(&reading);
+        let for_summary = hash.for_summary();
+        summaries
+            .iter()
+            .for_each(|summary| summary.append(for_summary));
+        // Most are in the filters already: these set no bit, and are not counted again.
+        self.prefixes.each(key, |_, prefix| {
+            fault!(MemtablePrefixMissed, return);
+            let for_summary = self.hasher.hash(prefix).for_summary();
+            for summary in summaries {
+                summary.insert(for_summary);
+            }
+        });
+    }
+
+    /// The filters that writes feed.
+    pub(crate) fn summaries(&self) -> Summaries {
+        self.summaries.with(Clone::clone)
+    }
+
+    /// Writes feed these filters from here on. The insertions that may feed others are over when
+    /// [`Intake::wait_for_insertions`] returns too. False if the system no longer tells when they
+    /// are.
+    pub(crate) fn feed(&self, summaries: Summaries) -> bool {
+        let are_over = self.summaries.publish(summaries);
+        let mut holders = unpoisoned(self.holders.lock());
+        let earlier = std::mem::take(&mut holders.current);
+        holders.earlier.retain(|hold| hold.strong_count() > 0);
+        holders.earlier.push(Arc::downgrade(&earlier));
+        are_over
+    }
+
+    /// Waits until the memtables have the keys of all insertions that began before.
+    pub(crate) fn wait_for_insertions(&self) {
+        fault!(UnorderedInsertionsNotAwaited, return);
+        if let Some(lasting) = &self.lasting {
+            lasting.wait();
+        }
+    }
+
+    /// Must be held from before a key is added until a listing of segments shows it, by an engine
+    /// whose memtables are not read.
+    pub fn hold(&self) -> Hold {
+        Hold(Arc::clone(&unpoisoned(self.holders.lock()).current))
+    }
+
+    /// Whether a [`Intake::hold`] of before the last change of the filters lives.
+    pub(crate) fn is_held_from_before(&self) -> bool {
+        unpoisoned(self.holders.lock()).has_earlier()
+    }
+
+    /// Whether any [`Intake::hold`] lives.
+    pub(crate) fn is_held(&self) -> bool {
+        let holders = unpoisoned(self.holders.lock());
+        holders.has_earlier() || Arc::strong_count(&holders.current) > 1
+    }
+}
+
+impl Holders {
+    fn has_earlier(&self) -> bool {
+        self.earlier.iter().any(|hold| hold.strong_count() > 0)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(interleave))]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::hash::{HashId, Seed};
+    use crate::math::{Bits, Items};
+    use crate::options::FrontOptions;
+
+    fn hasher() -> KeyHasher {
+        KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]))
+    }
+
+    fn summary() -> Arc<Scalable> {
+        let options = FrontOptions::default().summary(Items::new(100), Bits::new(0));
+        Arc::new(Scalable::new(hasher().imprint().for_summary(), options))
+    }
+
+    fn intake(summary: &Arc<Scalable>, publishes_first: bool) -> Intake {
+        let summary = Arc::clone(summary);
+        Intake::new(hasher(), &Arc::default(), summary, publishes_first)
+    }
+
+    fn has(summary: &Scalable, key: &[u8]) -> bool {
+        summary.may_contain(hasher().hash(key).for_summary())
+    }
+
+    #[test]
+    fn each_key_goes_to_all_filters_of_the_set_that_is_published_then() {
+        let [old, new] = [(); 2].map(|()| summary());
+        let intake = intake(&old, false);
+        intake.add(b"before");
+        assert!(intake.feed(vec![Arc::clone(&old), Arc::clone(&new)]));
+        let during = intake.prepare(b"during");
+        assert!(intake.feed(vec![Arc::clone(&new)]));
+        intake.insert(during, b"during");
+        intake.add(b"after");
+        let keys: [&[u8]; 3] = [b"before", b"during", b"after"];
+        assert_eq!(keys.map(|key| has(&old, key)), [true, false, false]);
+        assert_eq!(keys.map(|key| has(&new, key)), [false, true, true]);
+    }
+
+    /// A reader may see the key before its memtable has it.
+    #[test]
+    fn key_of_an_unordered_write_is_added_before_its_memtable_has_it() {
+        let summary = summary();
+        let intake = intake(&summary, true);
+        let insertion = intake.prepare(b"key");
+        assert!(has(&summary, b"key"));
+        intake.insert(insertion, b"key");
+        let ordered = super::Intake::new(hasher(), &Arc::default(), Arc::clone(&summary), false);
+        let insertion = ordered.prepare(b"other");
+        assert!(!has(&summary, b"other"), "its memtable has it first");
+        ordered.insert(insertion, b"other");
+        assert!(has(&summary, b"other"));
+    }
+
+    /// Otherwise the memtables would be read before one has the key, which the new filter lacks.
+    #[test]
+    fn insertion_of_an_unordered_write_is_awaited_until_its_memtable_has_the_key() {
+        let [old, new] = [(); 2].map(|()| summary());
+        let intake = Arc::new(intake(&old, true));
+        let insertion = intake.prepare(b"key");
+        let (done, is_over) = mpsc::channel();
+        let maintenance = Arc::clone(&intake);
+        let waits = thread::spawn(move || {
+            maintenance.feed(vec![old, new]);
+            maintenance.wait_for_insertions();
+            done.send(()).unwrap();
+        });
+        let early = is_over.recv_timeout(Duration::from_millis(200));
+        assert!(early.is_err(), "the insertion is under way");
+        intake.insert(insertion, b"key");
+        waits.join().unwrap();
+        is_over.recv().unwrap();
+        // One that comes later is not waited for.
+        let later = intake.prepare(b"later");
+        intake.insert(later, b"later");
+    }
+
+    #[test]
+    fn holds_are_told_apart_by_the_change_of_the_filters() {
+        let summary = summary();
+        let intake = intake(&summary, false);
+        assert!(!intake.is_held());
+        let before = intake.hold();
+        assert!(intake.is_held() && !intake.is_held_from_before());
+        for _ in 0..3 {
+            intake.feed(vec![Arc::clone(&summary)]);
+            assert!(intake.is_held_from_before());
+        }
+        let after = intake.hold();
+        drop(before);
+        assert!(!intake.is_held_from_before() && intake.is_held());
+        drop(after);
+        assert!(!intake.is_held());
+    }
+}

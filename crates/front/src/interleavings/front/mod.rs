@@ -1,0 +1,53 @@
+//! The filters of a column family and their maintenance, in all orders of threads: for a key that
+//! is visible in the engine no thread gets *absent*. Runs under shuttle only; see
+//! `crate::interleavings`.
+//!
+//! The engine is a minimal model: each key in its memtable and then in the filters before it is
+//! visible, a flush, SSTs that are listed. The filters, views, sets and epochs are the real ones. The
+//! steps of maintenance are those of `maintenance`, in their order.
+
+mod arrival;
+mod consolidation;
+mod engine;
+mod wakeup;
+
+use std::sync::Arc;
+
+use crate::cf_filter::CfFilter;
+use crate::filter::Scalable;
+use crate::hash::{HashId, KeyHasher, Seed};
+use crate::math::{Bits, Items};
+use crate::options::FrontOptions;
+use crate::prefix::PrefixSet;
+use crate::segment::Registry;
+
+fn hasher() -> KeyHasher {
+    KeyHasher::new(HashId::Xxh3, Seed::from_bytes([7; 16]))
+}
+
+/// A filter that grows after one key.
+fn summary() -> Scalable {
+    let options = crate::filter::ScalableOptions {
+        first: Items::new(1),
+        growth: 1,
+        ..FrontOptions::default().summary(Items::new(1), Bits::new(0))
+    };
+    Scalable::new(hasher().imprint().for_summary(), options)
+}
+
+fn cf_filter() -> Arc<CfFilter> {
+    let registry = Arc::new(Registry::new(hasher()));
+    let nothing = (
+        Arc::new(summary()),
+        std::collections::HashSet::new(),
+        PrefixSet::default(),
+    );
+    CfFilter::new(
+        "default",
+        hasher(),
+        registry,
+        Arc::default(),
+        &FrontOptions::default(),
+        nothing,
+    )
+}

@@ -1,0 +1,383 @@
+//! What a lookup reads: one view, loaded once, that proves which keys are absent.
+//!
+//! *Absent* may be answered only by a view of known coverage. Its summary filter holds every key
+//! that a memtable ever took, and every key of the SSTs that were live when the view was made. The
+//! exceptions are the SSTs that the view lists as uncovered, which are checked one by one. Keys are
+//! inserted into the summary filter before the engine makes them visible, and compaction only
+//! removes keys. So a view stays valid until external writes arrive, such as an ingested file.
+//! Before they do, another view of unknown coverage is published.
+
+use std::sync::Arc;
+
+use crate::fault::fault;
+use crate::filter::{Scalable, Simd};
+use crate::hash::{KeyHash, KeyHasher};
+use crate::prefix::{PrefixSet, Prefixes};
+use crate::segment::Segment;
+use crate::sorted_runs::{SortedRuns, WithRange};
+
+/// The answer of the filters to "is this key in the database?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The key is in no memtable and in no SST.
+    Absent(AbsenceProof),
+    /// The key may exist; read the engine.
+    Maybe,
+}
+
+impl Answer {
+    /// Whether the key certainly does not exist.
+    pub fn is_absent(self) -> bool {
+        matches!(self, Self::Absent(_))
+    }
+}
+
+/// Proof that a view of known coverage denies a key. Nothing else can make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbsenceProof(());
+
+impl AbsenceProof {
+    /// The proof, if the filters of a view of known coverage say that it holds no such key.
+    #[inline(always)]
+    fn unless(may_hold: bool) -> Option<Self> {
+        (!may_hold).then_some(Self(()))
+    }
+}
+
+/// The outcome of a fast probe of the summary filter.
+pub(crate) enum FastProbed {
+    Absent(AbsenceProof),
+    Maybe,
+    /// It cannot decide: the summary filter does not cover all SSTs, or has several stages, or is
+    /// static and may have the key.
+    Undecided,
+}
+
+/// Keys that are looked up together.
+pub(crate) const CHUNK: usize = 64;
+
+/// If more uncovered SSTs than this overlap at one key, none is checked and every key is *maybe*.
+/// Probing each would take as long as the engine does.
+const MOST_RUNS: usize = 64;
+
+/// One consistent set of filters.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Writes feed it. Its hashes are remixed, so that its false positives are independent of those
+    /// of the segment filters.
+    pub summary: Arc<Scalable>,
+    pub coverage: Coverage,
+    /// The prefixes that the summary filter has of all keys that it has.
+    pub summary_prefixes: PrefixSet,
+    /// Grows with each view of a column family that is published.
+    pub edition: u64,
+}
+
+/// Which SSTs the summary filter does not cover.
+#[derive(Clone, Debug)]
+pub enum Coverage {
+    /// Unknown: no key can be proved absent.
+    Unknown,
+    /// It covers all. This is a case of its own, since each lookup checks it.
+    Complete,
+    /// It covers all but these.
+    AllBut(Arc<Uncovered>),
+}
+
+impl Coverage {
+    pub fn all_but(uncovered: Vec<WithRange<'_, MaybeFilter>>) -> Self {
+        if uncovered.is_empty() {
+            Self::Complete
+        } else {
+            Self::AllBut(Arc::new(Uncovered::new(uncovered)))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self, Self::Complete)
+    }
+}
+
+/// The segment filter of a live SST that is not covered. `None` if the SST has no id to bind a
+/// filter to.
+pub(crate) type MaybeFilter = Option<Arc<Segment>>;
+
+/// Live SSTs that are not covered: at least one.
+#[derive(Debug)]
+pub struct Uncovered {
+    count: usize,
+    /// How many of these have no id, so that no filter will be bound to them.
+    without_id: usize,
+    /// `None` if too many SSTs overlap: any of them may hold any key.
+    tables: Option<SortedRuns<MaybeFilter>>,
+}
+
+impl Uncovered {
+    fn new(tables: Vec<WithRange<'_, MaybeFilter>>) -> Self {
+        Self {
+            count: tables.len(),
+            without_id: tables.iter().filter(|table| table.filter.is_none()).count(),
+            tables: SortedRuns::new(tables, MOST_RUNS),
+        }
+    }
+
+    fn may_contain_prefix(&self, probe: PrefixProbe<'_>) -> bool {
+        fault!(UncoveredIgnored, return false);
+        let (Some(tables), Some(id)) = (&self.tables, probe.prefixes.ids().get(probe.at)) else {
+            return true;
+        };
+        tables.candidates_for_prefix(probe.prefix).any(|segment| {
+            let segment = segment.as_ref();
+            let answer = segment.and_then(|segment| segment.answer_prefix(id, probe.hash));
+            answer.unwrap_or(true)
+        })
+    }
+
+    fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
+        fault!(UncoveredIgnored, return false);
+        let Some(tables) = &self.tables else {
+            return true;
+        };
+        tables.candidates(key).any(|segment| {
+            let answer = segment.as_ref().and_then(|segment| segment.answer(hash));
+            answer.unwrap_or(true)
+        })
+    }
+}
+
+/// The prefix that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixProbe<'p> {
+    /// The functions of the column family.
+    pub prefixes: &'p Prefixes,
+    /// The place of the one that gives the prefix.
+    pub(crate) at: usize,
+    pub(crate) prefix: &'p [u8],
+    pub hash: KeyHash,
+}
+
+impl View {
+    /// Proof that no key has a prefix, from all filters that have the prefixes of its function.
+    pub fn check_prefix(&self, probe: PrefixProbe<'_>) -> Option<AbsenceProof> {
+        AbsenceProof::unless(self.may_hold_prefix(probe))
+    }
+
+    /// False only for a prefix that no key has.
+    fn may_hold_prefix(&self, probe: PrefixProbe<'_>) -> bool {
+        let PrefixProbe { at, hash, .. } = probe;
+        let mut has_prefixes = self.summary_prefixes.has(at);
+        fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
+        let passed = !has_prefixes || self.passes_summary(hash);
+        match &self.coverage {
+            Coverage::Unknown => true,
+            Coverage::Complete => passed,
+            Coverage::AllBut(uncovered) => passed || uncovered.may_contain_prefix(probe),
+        }
+    }
+
+    /// A view of unknown coverage.
+    pub(crate) fn unknown(summary: Arc<Scalable>, summary_prefixes: PrefixSet) -> Self {
+        Self {
+            summary,
+            summary_prefixes,
+            coverage: Coverage::Unknown,
+            edition: 0,
+        }
+    }
+
+    /// Probes the summary filter if one cache line of it decides.
+    #[inline(always)]
+    pub(crate) fn probe_fast(&self, simd: impl Simd, hash: KeyHash) -> FastProbed {
+        let mut suffices = self.coverage.is_complete();
+        fault!(SummaryAlwaysSuffices, suffices = true);
+        if !suffices {
+            return FastProbed::Undecided;
+        }
+        match self.summary.may_contain_fast(simd, hash.for_summary()) {
+            Some(may_hold) => {
+                AbsenceProof::unless(may_hold).map_or(FastProbed::Maybe, FastProbed::Absent)
+            }
+            None => FastProbed::Undecided,
+        }
+    }
+
+    /// Whether a key passes the summary filter: false if it is in no covered SST and no memtable.
+    #[inline(always)]
+    pub(crate) fn passes_summary(&self, hash: KeyHash) -> bool {
+        self.summary.may_contain(hash.for_summary())
+    }
+
+    /// The answer of all filters for a key and its hash.
+    pub fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
+        match self.check(self.passes_summary(hash), hash, key) {
+            Some(proof) => Answer::Absent(proof),
+            None => Answer::Maybe,
+        }
+    }
+
+    /// Proof that a key is absent, from all filters; `passed` is what the summary filter says of it.
+    pub(crate) fn check(&self, passed: bool, hash: KeyHash, key: &[u8]) -> Option<AbsenceProof> {
+        AbsenceProof::unless(self.may_hold(passed, hash, key))
+    }
+
+    /// False only for an absent key; `passed` is what the summary filter says of it.
+    #[inline(always)]
+    fn may_hold(&self, passed: bool, hash: KeyHash, key: &[u8]) -> bool {
+        match &self.coverage {
+            Coverage::Unknown => true,
+            Coverage::Complete => passed,
+            Coverage::AllBut(uncovered) => passed || uncovered.may_contain(hash, key),
+        }
+    }
+
+    /// [`View::answer`] for up to [`CHUNK`] keys: false if the key is certainly absent. Returns how
+    /// many are not.
+    pub(crate) fn check_many(
+        &self,
+        hasher: KeyHasher,
+        keys: &[impl AsRef<[u8]>],
+        maybe: &mut [bool],
+    ) -> usize {
+        if !self.is_known() {
+            maybe.fill(true);
+            return keys.len();
+        }
+        let mut for_summary = [KeyHash::new(0); CHUNK];
+        let for_summary = &mut for_summary[..keys.len()];
+        for (for_summary, key) in for_summary.iter_mut().zip(keys) {
+            *for_summary = hasher.hash(key.as_ref()).for_summary();
+            // Prefetched at once: the lines arrive while the next keys are hashed.
+            self.summary.prefetch(*for_summary);
+        }
+        self.summary.contains_prefetched(for_summary, maybe);
+        let mut all_are_covered = self.coverage.is_complete();
+        fault!(ManyIgnoreUncovered, all_are_covered = true);
+        if !all_are_covered {
+            for (maybe, key) in maybe.iter_mut().zip(keys) {
+                let key = key.as_ref();
+                *maybe = self.may_hold(*maybe, hasher.hash(key), key);
+            }
+        }
+        maybe.iter().filter(|&&maybe| maybe).count()
+    }
+
+    /// Whether any key can be proved absent.
+    pub(crate) fn is_known(&self) -> bool {
+        !matches!(self.coverage, Coverage::Unknown)
+    }
+
+    /// How many live SSTs the summary filter does not cover; `None` if that is unknown.
+    pub fn uncovered(&self) -> Option<usize> {
+        match &self.coverage {
+            Coverage::Unknown => None,
+            Coverage::Complete => Some(0),
+            Coverage::AllBut(uncovered) => Some(uncovered.count),
+        }
+    }
+
+    /// How many of those have no id.
+    pub(crate) fn without_id(&self) -> usize {
+        match &self.coverage {
+            Coverage::Unknown | Coverage::Complete => 0,
+            Coverage::AllBut(uncovered) => uncovered.without_id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::ScalableOptions;
+    use crate::hash::{HashId, Seed};
+    use crate::key_range::KeyRange;
+    use crate::prefix::Prefix;
+
+    /// Lookups check that coverage is complete before they use the fast probe.
+    #[test]
+    fn coverage_of_all_but_none_is_complete() {
+        assert!(Coverage::all_but(Vec::new()).is_complete());
+    }
+
+    fn hasher() -> KeyHasher {
+        KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]))
+    }
+
+    /// A view of an empty summary filter beside SSTs without filters that have these ranges.
+    fn view_beside(ranges: &[Option<KeyRange>]) -> View {
+        let summary = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
+        let spanning = ranges.iter().map(|range| WithRange {
+            filter: None,
+            range: range.as_ref(),
+        });
+        View {
+            coverage: Coverage::all_but(spanning.collect()),
+            ..View::unknown(Arc::new(summary), PrefixSet::default())
+        }
+    }
+
+    /// The answer for a single key, which must equal that for the key in a batch.
+    fn rules_out(view: &View, key: &[u8]) -> bool {
+        let alone = view.answer(hasher().hash(key), key).is_absent();
+        let mut maybe = [true; 2];
+        view.check_many(hasher(), &[b"~", key], &mut maybe);
+        assert_eq!(maybe[1], !alone, "{key:?}");
+        alone
+    }
+
+    /// RocksDB lists SSTs and ranges in two calls; an SST may be compacted away in between.
+    #[test]
+    fn a_table_whose_range_is_not_known_may_hold_any_key() {
+        assert!(!rules_out(&view_beside(&[None]), b"key"));
+    }
+
+    /// It answers for keys alone, or for the prefixes of another function.
+    #[test]
+    fn summary_without_the_prefixes_that_are_asked_for_denies_none() {
+        let empty = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
+        let empty = Arc::new(empty);
+        let prefixes = Prefixes::new([Prefix::fixed(3)]).unwrap();
+        let probe = PrefixProbe {
+            prefixes: &prefixes,
+            at: 0,
+            prefix: b"key",
+            hash: hasher().hash(b"key"),
+        };
+        for (has, is_denied) in [(PrefixSet::default(), false), (prefixes.all(), true)] {
+            let view = View {
+                coverage: Coverage::Complete,
+                ..View::unknown(Arc::clone(&empty), has)
+            };
+            assert_eq!(view.check_prefix(probe).is_some(), is_denied);
+            let unknown = View {
+                coverage: Coverage::Unknown,
+                ..view
+            };
+            assert!(unknown.check_prefix(probe).is_none());
+        }
+    }
+
+    /// The summary filter has no key of an uncovered SST.
+    #[test]
+    fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
+        let view = view_beside(&[None]);
+        let mut maybe = [false];
+        assert_eq!(view.check_many(hasher(), &[b"key"], &mut maybe), 1);
+        assert_eq!(maybe, [true]);
+    }
+
+    #[test]
+    fn of_tables_that_are_not_covered_those_matter_that_span_the_key() {
+        let number = |i: u32| i.to_be_bytes();
+        let spanning = |first, last| Some(KeyRange::new(&number(first), &number(last)));
+        let beside: Vec<_> = (0..1_000).map(|i| spanning(10 * i, 10 * i + 8)).collect();
+        let view = view_beside(&beside);
+        for i in 0..10_010 {
+            assert_eq!(rules_out(&view, &number(i)), i % 10 == 9 || i >= 10_000);
+        }
+        let few: Vec<_> = (0..60).map(|i| spanning(i, 1_000)).collect();
+        assert!(rules_out(&view_beside(&few), &number(2_000)));
+        let many: Vec<_> = (0..70).map(|i| spanning(i, 1_000)).collect();
+        assert!(!rules_out(&view_beside(&many), &number(2_000)));
+    }
+}

@@ -1,0 +1,202 @@
+//! How other threads wake maintenance, and wait for it.
+
+use std::time::{Duration, Instant};
+
+use crate::fault::fault;
+use crate::sync::{Condvar, Mutex, MutexGuard, unpoisoned};
+
+/// The longest wait: for what maintenance must finish anyway, and the cap of any caller's limit.
+pub const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What maintenance is requested to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Requests {
+    /// List the SSTs again.
+    pub look: bool,
+    /// Also retry at once what failed before.
+    pub retry: bool,
+    /// Consolidate every summary filter, and rebuild segment filters of another rate.
+    pub consolidate: bool,
+    /// Scrub all filters in memory.
+    pub scrub: bool,
+    /// Save what is worth saving and stop.
+    pub stop: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Requests,
+    requested: u64,
+    answered: u64,
+    /// Maintenance runs so far, requested or not.
+    passes: u64,
+    /// The failure of the last run that answered requests.
+    failure: Option<String>,
+}
+
+/// A notification that many threads may send and one thread serves.
+#[derive(Debug, Default)]
+pub struct Wakeup {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The part of maintenance that must panic once, for a test.
+    #[cfg(any(test, feature = "testing"))]
+    to_panic: Mutex<Option<&'static str>>,
+}
+
+impl Wakeup {
+    /// Requests a new listing of the SSTs. Blocks only briefly: RocksDB's callbacks call it.
+    pub fn notify(&self) {
+        self.call(|requests| requests.look = true);
+    }
+
+    /// Makes a request; returns a ticket for [`Wakeup::wait_for`].
+    pub fn call(&self, ask: impl FnOnce(&mut Requests)) -> u64 {
+        let mut state = self.lock();
+        ask(&mut state.requests);
+        state.requested += 1;
+        fault!(OneWaiterWoken, {
+            self.changed.notify_one();
+            return state.requested;
+        });
+        self.changed.notify_all();
+        state.requested
+    }
+
+    /// Whether maintenance was told to stop.
+    pub(crate) fn stopping(&self) -> bool {
+        self.lock().requests.stop
+    }
+
+    /// Waits at most `limit` until maintenance is told to stop; returns whether it was.
+    pub(crate) fn is_stopped_within(&self, limit: Duration) -> bool {
+        self.wait_while(limit, |state| !state.requests.stop)
+            .requests
+            .stop
+    }
+
+    /// Waits at most `limit` until every request up to `ticket` has been answered; returns the
+    /// failure, if there was one.
+    pub fn wait_for(&self, ticket: u64, limit: Duration) -> Option<String> {
+        match self.answered(ticket, limit) {
+            Some(state) => state.failure.clone(),
+            None => Some(format!("it took longer than {limit:?}")),
+        }
+    }
+
+    /// Waits at most `limit` until every request up to `ticket` has been answered, with success or
+    /// not; returns whether it has.
+    pub(crate) fn is_answered(&self, ticket: u64, limit: Duration) -> bool {
+        self.answered(ticket, limit).is_some()
+    }
+
+    fn answered(&self, ticket: u64, limit: Duration) -> Option<MutexGuard<'_, State>> {
+        let state = self.wait_while(limit, |state| state.answered < ticket);
+        (state.answered >= ticket).then_some(state)
+    }
+
+    /// The number of maintenance runs so far.
+    pub fn passes(&self) -> u64 {
+        self.lock().passes
+    }
+
+    /// Waits at most `limit` until there have been more than `seen` runs.
+    pub(crate) fn wait_past(&self, seen: u64, limit: Duration) {
+        drop(self.wait_while(limit, |state| state.passes == seen));
+    }
+
+    /// Waits for requests, at most `patience`; returns them and the ticket to answer. `stop` stays
+    /// set.
+    pub(crate) fn wait_for_requests(&self, patience: Duration) -> (Requests, u64) {
+        let mut state = self.wait_while(patience, |state| state.answered == state.requested);
+        let requests = state.requests;
+        state.requests = Requests {
+            stop: requests.stop,
+            ..Requests::default()
+        };
+        (requests, state.requested)
+    }
+
+    /// Tells waiting threads that everything up to `ticket` is done, except for a `failure`.
+    pub(crate) fn answer(&self, ticket: u64, failure: Option<String>) {
+        let mut state = self.lock();
+        state.answered = ticket;
+        state.passes += 1;
+        state.failure = failure;
+        self.changed.notify_all();
+    }
+
+    /// Makes a part of maintenance panic the next time that it begins.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn panic_next(&self, part: &'static str) {
+        *unpoisoned(self.to_panic.lock()) = Some(part);
+    }
+
+    /// Panics if a test requested it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn panic_if_requested(&self, part: &str) {
+        let asked = unpoisoned(self.to_panic.lock()).take_if(|asked| *asked == part);
+        assert!(asked.is_none(), "{part} fails, for a test");
+    }
+
+    /// Waits while `pending` holds, at most `limit`.
+    fn wait_while(
+        &self,
+        limit: Duration,
+        pending: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let deadline = Instant::now() + limit.min(LONG);
+        let mut state = self.lock();
+        while pending(&state)
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = unpoisoned(self.changed.wait_timeout(state, left)).0;
+        }
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        unpoisoned(self.state.lock())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(interleave))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn request_that_comes_during_a_run_is_not_answered_by_it() {
+        let wakeup = Wakeup::default();
+        wakeup.notify();
+        let (_, ticket) = wakeup.wait_for_requests(LONG);
+        let later = wakeup.call(|requests| requests.consolidate = true);
+        wakeup.answer(ticket, None);
+        assert!(wakeup.is_answered(ticket, Duration::ZERO));
+        assert!(!wakeup.is_answered(later, Duration::ZERO));
+    }
+
+    /// All wait for the same to change, and maintenance came last.
+    #[test]
+    fn request_wakes_maintenance_beside_others_who_wait() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let wakeup = Wakeup::default();
+        thread::scope(|scope| {
+            let waiters = [0; 4].map(|_| scope.spawn(|| wakeup.is_answered(1, LIMIT)));
+            thread::sleep(Duration::from_millis(100));
+            let maintenance = scope.spawn(|| {
+                let began = Instant::now();
+                let (requests, ticket) = wakeup.wait_for_requests(LIMIT);
+                wakeup.answer(ticket, None);
+                (requests.look, began.elapsed())
+            });
+            thread::sleep(Duration::from_millis(100));
+            wakeup.notify();
+            let (is_called, waited) = maintenance.join().unwrap();
+            assert!(is_called && waited < LIMIT / 2, "{waited:?}");
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
+        });
+    }
+}
