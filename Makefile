@@ -3,7 +3,7 @@
 #   make demo        installs missing tools, builds, and runs the demonstration
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
-#   make engines     the packages in engines/: formatting, lints, tests; ENGINES=redb for one,
+#   make stores      the packages in stores/: formatting, lints, tests; STORES=redb for one,
 #                    S3=1 also over an S3 server, ETCD=1 over etcd, whose nodes are killed
 #   make fleet       readers over an S3 server of its own, with filters and without; FLEET seconds each
 #   make lint        formatting, lints, documentation; examples and benches compiled
@@ -51,7 +51,7 @@ SEEDS       ?= 4
 SANITIZE    ?= core
 MUTANTS     ?= core
 TIER        ?= pr
-ENGINES     ?=
+STORES      ?=
 FLEET       ?= 30
 S3          ?=
 ETCD        ?=
@@ -69,7 +69,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core engines fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core stores fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -88,12 +88,12 @@ lint: tools
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
 
-engines:
-	@S3=$(S3) ETCD=$(ETCD) .ci/engines $(ENGINES)
+stores: tools
+	@$(COMPILERS) S3=$(S3) ETCD=$(ETCD) .ci/stores $(STORES)
 
 fleet:
-	@cd engines/slatedb && export LSM_SIEVE_WEED="$$(../../.ci/weed)" && \
-	    CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))engines" $(CARGO) run --quiet --release --locked --example fleet -- $(FLEET)
+	@cd stores/slatedb && export LSM_SIEVE_WEED="$$(../../.ci/weed)" && \
+	    $(CARGO) run --quiet --release --locked --example fleet -- $(FLEET)
 
 headers: tools
 	$(COMPILERS) .ci/bindings

@@ -12,8 +12,6 @@ mod differential;
 mod faults;
 mod filter_files;
 mod instances;
-#[path = "laws/rocksdb.rs"]
-mod laws;
 mod lifecycle;
 mod maintenance;
 mod reads;

@@ -32,18 +32,13 @@
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
-//! `laws`.
+//! Each module uses only what stands before it: `rocks` -> `differential`.
 
 // docs.rs builds with nightly and shows which items need a feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
-pub mod feed;
-pub mod kv;
-pub mod laws;
-pub mod lsm;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 

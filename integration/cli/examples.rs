@@ -232,13 +232,6 @@ fn assert_digest_pays(text: &str) {
     assert!(vain < (vain + spared) / 20.0, "{text}");
 }
 
-#[test]
-fn own_lsm_example_covers_its_segments() {
-    let text = printed("own_lsm");
-    assert!(text.contains("an absent key:"), "{text}");
-    assert!(text.contains("uncovered: Some(0)"), "{text}");
-}
-
 /// 3,000 keys are missing on one side and 2,000 on the other. Each is sent once.
 #[test]
 fn replicas_send_what_the_other_lacks_and_no_more() {

@@ -28,7 +28,7 @@ const fn of_crate(file: &'static str) -> Root {
     }
 }
 
-const ROOTS: [Root; 12] = [
+const ROOTS: [Root; 13] = [
     of_crate("src/lib.rs"),
     of_crate("crates/support/src/lib.rs"),
     of_crate("crates/filter/src/lib.rs"),
@@ -41,23 +41,24 @@ const ROOTS: [Root; 12] = [
         prefix: "crate::rocks::",
         of_tests: &["tests"],
     },
+    of_crate("stores/src/lib.rs"),
     Root {
-        file: "src/lsm/mod.rs",
+        file: "stores/src/lsm/mod.rs",
         prefix: "crate::lsm::",
         of_tests: &["tests"],
     },
     Root {
-        file: "src/kv/mod.rs",
+        file: "stores/src/kv/mod.rs",
         prefix: "crate::kv::",
         of_tests: &["tests"],
     },
     Root {
-        file: "src/feed/mod.rs",
+        file: "stores/src/feed/mod.rs",
         prefix: "crate::feed::",
         of_tests: &["interleavings", "tests"],
     },
     Root {
-        file: "src/laws/mod.rs",
+        file: "stores/src/laws/mod.rs",
         prefix: "crate::laws::",
         of_tests: &[],
     },

@@ -582,76 +582,76 @@ faults! {
     ScanStopsShort => "differential::damage::scan_reports_where_it_cannot_read_on",
     // ---- filters before other stores
     /// A state is named by the number of its commit alone, which comes back after a crash.
-    StateNamedByNumber => "kv::",
+    StateNamedByNumber => "stores kv::",
     /// A commit that is missing in the journal is passed over.
-    JournalGapAccepted => "kv::",
+    JournalGapAccepted => "stores kv::",
     /// A stored filter of any state is completed by the journal.
-    AnyFilterCompleted => "kv::",
+    AnyFilterCompleted => "stores kv::",
     /// A journal goes on after keys that a filter in another folder has.
-    OldBaseKept => "kv::",
+    OldBaseKept => "stores kv::",
     /// A commit whose outcome is unknown counts as one that did not take place.
-    CommitsNeverInDoubt => "kv::",
+    CommitsNeverInDoubt => "stores kv::",
     /// Records that external writes brought back are trusted.
-    InvalidatedOnlyBefore => "kv::",
+    InvalidatedOnlyBefore => "stores kv::",
     /// The records of an earlier run stay when commits without records begin.
-    EarlierRecordsKept => "kv::",
+    EarlierRecordsKept => "stores kv::",
     /// A stored filter stays trusted as external writes begin: only the store says that it is not.
-    StoredFilterKept => "kv::",
+    StoredFilterKept => "stores kv::",
     /// The store's record of external writes may be lost in a power cut.
-    InvalidationNotSynced => "kv::",
+    InvalidationNotSynced => "stores kv::",
     /// A filter that was being stored as external writes began is published while they run.
-    SavedAcrossExternalWrites => "kv::",
+    SavedAcrossExternalWrites => "stores kv::",
     /// External writes whose end could not be recorded count as ended.
-    EndedWithoutRecord => "kv::",
+    EndedWithoutRecord => "stores kv::",
     /// A writer that panics after it brought keys without records leaves the stored filter trusted.
-    PanickedWriteTrusted => "kv::",
+    PanickedWriteTrusted => "stores kv::",
     /// A filter is bound to the name that an untrusted open found, which other keys had too.
-    FoundNameKept => "kv::",
+    FoundNameKept => "stores kv::",
     /// Records that cannot be read while a commit is in doubt count as missing.
-    UnreadableRecordsAreNone => "kv::",
+    UnreadableRecordsAreNone => "stores kv::",
     /// The keys of a long journal are counted again in each run, so the filter is stored in each.
-    JournalCountKept => "kv::",
+    JournalCountKept => "stores kv::",
     /// The journal of an earlier run stays in the store for ever.
-    EarlierJournalKept => "kv::",
+    EarlierJournalKept => "stores kv::",
     /// A segment is taken for an earlier one of its name.
-    SegmentKnownByName => "lsm::",
+    SegmentKnownByName => "stores lsm::",
     /// The filter of a single output of a merge is not stored, as if others shared it.
-    SingleOutputShares => "lsm::",
+    SingleOutputShares => "stores lsm::",
     /// The outputs of a merge that are not installed yet are taken for abandoned.
-    OutputsNotAwaited => "lsm::",
+    OutputsNotAwaited => "stores lsm::",
     /// A key is denied at a position that the feed was not followed to.
-    FeedPositionIgnored => "feed::",
+    FeedPositionIgnored => "stores feed::",
     /// The position of a feed is read after its filter was probed.
-    FeedPositionReadLast => "interleavings::feed",
+    FeedPositionReadLast => "stores feed::interleavings::",
     /// A read at a position asks the filter of a feed as if at any.
-    FeedReadAtAnyPosition => "feed::",
+    FeedReadAtAnyPosition => "stores feed::",
     /// Changes that are missing in a feed are passed over.
-    FeedHoleAccepted => "feed::",
+    FeedHoleAccepted => "stores feed::",
     /// A position counts as applied before its keys are in the filter.
-    FeedAdvancedFirst => "feed::",
+    FeedAdvancedFirst => "stores feed::",
     /// A feed that lost changes does not end the trust.
-    FeedTrustedForEver => "feed::",
+    FeedTrustedForEver => "stores feed::",
     /// A stored filter is taken for that of another feed.
-    FilterOfAnyFeed => "feed::",
+    FilterOfAnyFeed => "stores feed::",
     /// The stored filter of a feed that lost changes is trusted after a restart.
-    StoredFeedStaysTrusted => "feed::",
+    StoredFeedStaysTrusted => "stores feed::",
     /// The stored filter of a feed is further than the snapshot that replaced it.
-    StoredFeedAheadOfSnapshot => "feed::",
+    StoredFeedAheadOfSnapshot => "stores feed::",
     /// The filter of a follower that is gone goes on to deny.
-    FilterOutlivesFollower => "feed::",
+    FilterOutlivesFollower => "stores feed::",
     /// A store that lost its state is taken for a new one.
     MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
     // ---- SlateDB
     /// A batch asks the filters of its checkpoint, and reads the newest one.
-    BatchReadsNewest => "engines/slatedb moves::",
+    BatchReadsNewest => "stores/slatedb moves::",
     /// What a refresh learns counts as fresh from its end on.
-    FreshFromTheEnd => "engines/slatedb moves::",
+    FreshFromTheEnd => "stores/slatedb moves::",
     /// A summary that is stored and not yet published is cleaned away.
-    NewSummaryCleaned => "engines/slatedb publish::",
+    NewSummaryCleaned => "stores/slatedb publish::",
     /// The keys of SSTs that are gone are kept, and are in each summary.
-    GoneSstsRemembered => "engines/slatedb publish",
+    GoneSstsRemembered => "stores/slatedb publish",
     /// A database that was restored from a backup is taken for one that went on.
-    RestoredBucketUnnoticed => "engines/slatedb restores::",
+    RestoredBucketUnnoticed => "stores/slatedb restores::",
 }
 
 /// Whether the environment names this fault.
