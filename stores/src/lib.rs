@@ -7,7 +7,8 @@
 //! | a store that others write to, with a change feed | [`feed`] |
 //!
 //! A key that is in the store is never answered absent. Filters are derived from the data and stored beside it:
-//! damage to them costs time, never an answer. [`laws`] is a test suite for a store behind filters.
+//! damage to them costs time, never an answer. `laws` is a test suite for a store
+//! behind filters, with the feature of that name.
 //!
 //! # Map
 //!
@@ -18,6 +19,8 @@
 
 pub mod feed;
 pub mod kv;
+#[cfg(feature = "laws")]
+#[cfg_attr(docsrs, doc(cfg(feature = "laws")))]
 pub mod laws;
 pub mod lsm;
 

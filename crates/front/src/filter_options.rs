@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cf_filter::CfFilter;
 use crate::hash::HashId;
 use crate::math::{Bits, Items};
+#[cfg(feature = "laws")]
 use crate::mutant::Mutant;
 use crate::options::{Access, FilterSize, FrontOptions, SummarySaves};
 
@@ -37,6 +38,7 @@ pub struct FilterOptions {
     /// `None` means the default: see `cf_filter`.
     audit: Option<u32>,
     scrub_every: Option<Duration>,
+    #[cfg(feature = "laws")]
     mutant: Option<Mutant>,
 }
 
@@ -67,6 +69,7 @@ impl Default for FilterOptions {
             adaptive_hits: true,
             audit: None,
             scrub_every: Some(SCRUBBED),
+            #[cfg(feature = "laws")]
             mutant: None,
         }
     }
@@ -158,11 +161,13 @@ impl FilterOptions {
     }
 
     /// For the suite that must find it.
+    #[cfg(feature = "laws")]
     pub fn mutant(mut self, mutant: Option<Mutant>) -> Self {
         self.mutant = mutant;
         self
     }
 
+    #[cfg(feature = "laws")]
     pub fn get_mutant(&self) -> Option<Mutant> {
         self.mutant
     }

@@ -16,7 +16,7 @@
 //! | `prefix` | functions from keys to prefixes |
 //! | `segment` | segment filters from the first key to the sidecar, and the registry of all of them |
 //! | `predictor`, `stats` | what a thread's last lookups say of the next one; counters |
-//! | `mutant` | the rules that a store may break, for the suite that must find it |
+//! | `mutant` | the rules that a store may break, for the suite that must find it: with the feature `laws` |
 //! | `key_range`, `sorted_runs` | the key range of a segment; segments in sorted runs, searched by key |
 //! | `engine` | what is asked of the engine |
 //! | `wakeup` | how the maintenance thread is woken, and waited for |
@@ -59,6 +59,7 @@ pub mod key_range;
 pub mod maintenance;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(feature = "laws")]
 pub mod mutant;
 pub mod opening;
 pub mod options;

@@ -31,6 +31,7 @@
 
 use fjall::{Database, Error, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use lsm_sieve_stores::kv::{Batch, Record, Store};
+#[cfg(feature = "laws")]
 use lsm_sieve_stores::laws::TestStore;
 
 /// A keyspace.
@@ -128,6 +129,7 @@ impl Store for FjallKeyspace {
 }
 
 /// For the law suite.
+#[cfg(feature = "laws")]
 impl TestStore for FjallKeyspace {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
         lsm_sieve_stores::laws::batch(entries)

@@ -38,10 +38,11 @@
 use std::sync::Arc;
 
 use lsm_sieve_stores::kv::{Batch, Record, Store};
+#[cfg(feature = "laws")]
 use lsm_sieve_stores::laws::TestStore;
 use redb::{
     Database, Error, OwnedAccessGuard, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
-    ReadableTableMetadata as _, SavepointError, TableDefinition, TableError, WriteTransaction,
+    ReadableTableMetadata as _, TableDefinition, TableError, WriteTransaction,
 };
 
 type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -164,6 +165,7 @@ impl Store for RedbTable {
 }
 
 /// For the law suite.
+#[cfg(feature = "laws")]
 impl TestStore for RedbTable {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
         lsm_sieve_stores::laws::batch(entries)
@@ -179,7 +181,7 @@ impl TestStore for RedbTable {
     fn restore(&self, savepoint: u64) -> Result<bool, Error> {
         let mut transaction = self.db.begin_write()?;
         let savepoint = match transaction.get_persistent_savepoint(savepoint) {
-            Err(SavepointError::InvalidSavepoint) => return Ok(false),
+            Err(redb::SavepointError::InvalidSavepoint) => return Ok(false),
             found => found?,
         };
         transaction.restore_savepoint(&savepoint)?;

@@ -8,7 +8,7 @@ use crate::lsm::mutants::Mutated;
 use crate::lsm::segment_info::SegmentInfo;
 use crate::sync::{Mutex, unpoisoned};
 use lsm_sieve_front::engine::{Engine, EngineError, KeySpace, LiveSegment};
-use lsm_sieve_front::mutant::Mutant;
+use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::segment::SegmentId;
 
 /// An LSM store, as maintenance and audits of its filters use it. No lookup waits for any of these.
@@ -64,9 +64,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn mutated_by(mutant: Option<Mutant>) -> Self {
+    pub(super) fn new(options: &FilterOptions) -> Self {
         Self {
-            mutated: Mutated::by(mutant),
+            mutated: Mutated::by(options),
             ..Self::default()
         }
     }
@@ -137,7 +137,7 @@ impl Engine for Link {
         _: &KeySpace,
         _: &mut dyn FnMut(&[u8], bool) -> bool,
     ) -> Result<(), EngineError> {
-        if self.mutated.is(Mutant::MemtableDroppedEarly) {
+        if self.mutated.drops_memtables_early() {
             return Ok(());
         }
         self.lsm()?.flush().map_err(failed)

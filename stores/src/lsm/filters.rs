@@ -23,7 +23,6 @@ use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::filters::{Filters, MaintenanceError};
 use lsm_sieve_front::health::CfHealth;
 use lsm_sieve_front::maintenance::scrub::Scrubbed;
-use lsm_sieve_front::mutant::Mutant;
 use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
 use lsm_sieve_front::options::{FilterSize, FrontOptions};
 use lsm_sieve_front::segment::SegmentId;
@@ -71,7 +70,7 @@ impl LsmFilters {
         };
         let hash = options.get_hash();
         let (opening, cf) = Opening::of_one_key_space(disk, folder, &front, hash)?;
-        let link = Arc::new(Link::mutated_by(options.get_mutant()));
+        let link = Arc::new(Link::new(options));
         let engine: Arc<dyn Engine> = Arc::<Link>::clone(&link);
         let filters = Filters::of_one_key_space(engine, (opening, &cf), front);
         Ok(Self {
@@ -176,7 +175,7 @@ impl LsmFilters {
     /// afterwards not until the new segments are covered.
     #[must_use = "the writes are announced for as long as it is held"]
     pub fn external_writes(&self) -> ExternalWrites {
-        let is_announced = !self.link.mutated.is(Mutant::UnannouncedWrites);
+        let is_announced = !self.link.mutated.announces_nothing();
         ExternalWrites {
             _announced: is_announced.then(|| self.cf.begin_external_writes()),
         }

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use crate::lsm::engine::Link;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::intake::Hold;
-use lsm_sieve_front::mutant::Mutant;
 
 /// Adds the keys of one memtable to the filters.
 ///
@@ -32,7 +31,7 @@ impl Memtable {
     /// of threads may call it.
     pub fn insert(&self, key: &[u8]) {
         let intake = self.cf.intake();
-        let is_dropped_early = self.link.mutated.is(Mutant::MemtableDroppedEarly);
+        let is_dropped_early = self.link.mutated.drops_memtables_early();
         self.hold
             .get_or_init(|| (!is_dropped_early).then(|| intake.hold()));
         self.link.mutated.insert(key, |key| _ = intake.add(key));

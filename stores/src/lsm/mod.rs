@@ -43,6 +43,7 @@ mod engine;
 mod filters;
 mod memtable;
 mod merge;
+#[cfg_attr(not(feature = "laws"), path = "no_mutants.rs")]
 mod mutants;
 mod segment;
 mod segment_info;

@@ -1,7 +1,9 @@
-//! Rules that [`laws`](super::super::laws) breaks on the way between a store and its filters.
+//! Rules that `laws` breaks on the way between a store and its filters, with the feature of that
+//! name. Without it nothing is asked.
 
 use crate::lsm::segment_info::SegmentInfo;
 use crate::sync::{Mutex, unpoisoned};
+use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::mutant::Mutant;
 use lsm_sieve_front::segment::SegmentId;
 
@@ -19,9 +21,9 @@ pub(super) struct Mutated {
 }
 
 impl Mutated {
-    pub(super) fn by(mutant: Option<Mutant>) -> Self {
+    pub(super) fn by(options: &FilterOptions) -> Self {
         Self {
-            mutant,
+            mutant: options.get_mutant(),
             ..Self::default()
         }
     }
@@ -58,7 +60,11 @@ impl Mutated {
         }
     }
 
-    pub(super) fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+    pub(super) fn drops_memtables_early(&self) -> bool {
+        self.mutant == Some(Mutant::MemtableDroppedEarly)
+    }
+
+    pub(super) fn announces_nothing(&self) -> bool {
+        self.mutant == Some(Mutant::UnannouncedWrites)
     }
 }
