@@ -27,6 +27,7 @@ mod handle;
 mod latest;
 pub(crate) mod listener;
 mod raw_db;
+mod seams;
 pub(crate) mod self_check;
 pub(crate) mod sieve;
 mod tables;

@@ -11,6 +11,7 @@ use rocksdb::Error;
 
 use super::base::Base;
 use super::handle;
+use super::seams;
 use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
 use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
 use crate::fault::fault;
@@ -171,39 +172,10 @@ impl Sieve {
     /// Runs an operation that brings keys past the memtables of the column family with this id, or
     /// of any.
     pub(super) fn external_writes(&self, cf: Option<u32>, run: impl FnOnce()) {
-        let cf_filters = &self.filters.cf_filters;
-        fault!(
-            CfIngestionUnannounced,
-            if cf.is_some_and(|cf| cf != DEFAULT_ID) {
-                return run();
-            }
-        );
-        fault!(
-            CatchUpAnnouncedLate,
-            if cf.is_none() {
-                run();
-                return drop(cf_filters.begin_external_writes(None));
-            }
-        );
-        let arriving = cf_filters.begin_external_writes(cf);
-        fault!(
-            IngestionAnnouncedBriefly,
-            if cf.is_some() {
-                drop(arriving);
-                return run();
-            }
-        );
-        fault!(
-            CatchUpAnnouncedBriefly,
-            if cf.is_none() {
-                drop(arriving);
-                // Maintenance may list the SSTs before the engine is locked.
-                let _ = self
-                    .filters
-                    .wait_for_maintenance(lsm_sieve_front::wakeup::LONG, || true);
-                return run();
-            }
-        );
+        let Some(run) = seams::external_writes(&self.filters, cf, run) else {
+            return;
+        };
+        let arriving = self.filters.cf_filters.begin_external_writes(cf);
         run();
         drop(arriving);
     }
