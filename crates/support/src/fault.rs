@@ -446,7 +446,7 @@ faults! {
     /// Filters are not scrubbed without a request.
     NoScrubByItself => "maintenance::filters::filters_are_scrubbed",
     /// A pause of the writers starts no consolidation.
-    NoConsolidationAtPause => "maintenance::consolidation::",
+    NoConsolidationAtPause => "tests::consolidation::",
     /// Many stages beside busy writers start no consolidation.
     NoConsolidationBesideWriters => "maintenance::consolidation::summary_of_many_stages_is",
     /// Many keys of uncovered SSTs start no consolidation.

@@ -30,10 +30,14 @@ fn open_scrubbed_every(interval: Option<Duration>) -> Store {
 
 fn open_with(options: FrontOptions) -> Store {
     let store = Store::open(Stored::new(), &options);
-    (0..KEYS).for_each(|i| store.put(&key(i), b"value"));
-    store.flush();
+    fill(&store);
     settle(&store);
     store
+}
+
+fn fill(store: &Store) {
+    (0..KEYS).for_each(|i| store.put(&key(i), b"value"));
+    store.flush();
 }
 
 fn settle(store: &Store) {
@@ -127,10 +131,15 @@ fn segment_filter_that_lost_a_bit_is_not_stored() {
 /// The last scrub of a summary filter is the one before it is stored.
 #[test]
 fn summary_that_lost_a_bit_is_not_stored_at_the_close() {
-    let store = open();
+    let store = Store::open_without_thread(Stored::new(), &super::default_options());
+    fill(&store);
+    store.look();
+    // After a write, maintenance does not take the writers for quiet, which would store the filter.
+    store.put(&key(KEYS), b"value");
     let found = store.filters.scrub().unwrap();
     assert_eq!(found.damaged, 0, "the look to compare with");
     store.cf_filter().view().summary.clear_one_bit();
+    assert!(store.is_complete() && !store.cf_filter().is_stored());
     let stored = store.close();
     // Read-only: it takes what is stored as it is.
     let options = FrontOptions {
