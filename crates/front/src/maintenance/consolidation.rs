@@ -499,7 +499,7 @@ const RATE_OF_STAGES: f64 = 1.7;
 /// Whether a summary filter exceeds its false-positive rate; or whether one of the right size would
 /// have much fewer false positives, or take a quarter less memory. Second stages are a quarter of the
 /// first, so all keys are read once for each quarter of growth.
-pub fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
+fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     let rates = options.summary;
     let is_at_rest = summary.begins_static() && summary.stages() == 1;
     let most = match rates.at_rest.filter(|_| is_at_rest) {
