@@ -127,7 +127,7 @@ impl CfFilters {
 
     /// Whether the filters of a column family are disabled. Those that were just removed are
     /// disabled too, and do not count.
-    pub fn any_is_disabled(&self) -> bool {
+    pub(crate) fn any_is_disabled(&self) -> bool {
         let mut disabled = self.all();
         disabled.retain(|cf_filter| cf_filter.is_disabled());
         // They are removed before they are disabled, so listing again tells them apart.

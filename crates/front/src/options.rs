@@ -326,7 +326,7 @@ impl FrontOptions {
     }
 
     /// The size of a summary filter that is built for `keys` keys.
-    pub fn summary_size(&self, keys: Items) -> Bits {
+    pub(crate) fn summary_size(&self, keys: Items) -> Bits {
         match self.summary.at_rest {
             Some(rate) => static_size(keys, rate),
             None => self.stage_size(self.with_room(keys).max(self.first_stage())),
@@ -426,7 +426,7 @@ impl FrontOptions {
 
     /// The options of a summary filter whose static first stage of `keys` keys is still to come.
     /// Others take `others` bits of the budget.
-    pub fn static_summary(&self, keys: Items, others: Bits) -> ScalableOptions {
+    pub(crate) fn static_summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let second = Items::new(keys.get() / SECOND);
         ScalableOptions {
             first: keys,

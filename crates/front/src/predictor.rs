@@ -72,7 +72,7 @@ impl Predictor {
     /// Whether the engine is likely to probe segment filters for the next key: it does if the key is
     /// in no memtable.
     #[inline]
-    pub fn expects_segment_probes(&self) -> bool {
+    pub(crate) fn expects_segment_probes(&self) -> bool {
         self.probed_segments.load(Ordering::Relaxed)
     }
 

@@ -85,7 +85,7 @@ pub enum Coverage {
 }
 
 impl Coverage {
-    pub fn all_but(uncovered: Vec<WithRange<'_, MaybeFilter>>) -> Self {
+    pub(crate) fn all_but(uncovered: Vec<WithRange<'_, MaybeFilter>>) -> Self {
         if uncovered.is_empty() {
             Self::Complete
         } else {

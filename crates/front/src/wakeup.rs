@@ -40,7 +40,7 @@ pub struct Wakeup {
     state: Mutex<State>,
     changed: Condvar,
     /// The part of maintenance that must panic once, for a test.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     to_panic: Mutex<Option<&'static str>>,
 }
 
@@ -127,14 +127,14 @@ impl Wakeup {
     }
 
     /// Makes a part of maintenance panic the next time that it begins.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn panic_next(&self, part: &'static str) {
+    #[cfg(test)]
+    pub(crate) fn panic_next(&self, part: &'static str) {
         *unpoisoned(self.to_panic.lock()) = Some(part);
     }
 
     /// Panics if a test requested it.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn panic_if_requested(&self, part: &str) {
+    #[cfg(test)]
+    pub(crate) fn panic_if_requested(&self, part: &str) {
         let asked = unpoisoned(self.to_panic.lock()).take_if(|asked| *asked == part);
         assert!(asked.is_none(), "{part} fails, for a test");
     }

@@ -242,7 +242,7 @@ faults! {
     /// The epoch is taken after the SSTs were listed.
     EpochAfterListing => "ingestion::sst_ingested_after_the_listing_is_covered",
     /// What maintenance has learnt is published in filters that were disabled meanwhile.
-    PublishedAfterDisable => "cf_filter::",
+    PublishedAfterDisable => "tests::cf_filter::",
     /// What is ingested into the bare engine is not announced.
     EngineIngestionUnannounced => "rocks::hooks::listener",
     /// External writes are not announced.
@@ -337,7 +337,7 @@ faults! {
     /// A rebuilt segment filter counts the tombstones of its SST and lacks their keys.
     TombstonesUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
     /// Writers count as quiet at the second check, however soon it comes.
-    QuietAtOnce => "maintenance::writers_who_pause",
+    QuietAtOnce => "tests::maintenance::writers_that_pause",
     /// The handle of the default column family is used after the engine has deleted it.
     DefaultHandleKept => "doors::closed",
     /// Memtables take a wide-column entity for a deletion.
@@ -369,22 +369,22 @@ faults! {
     /// A read for update watches the key in the default column family, whichever it reads.
     DefaultCfWatched => "calls::transactions",
     /// A panic in a maintenance run ends maintenance.
-    PanicEndsMaintenance => "maintenance::panic_ends",
+    PanicEndsMaintenance => "tests::maintenance::panic_",
     /// A panic in scrubbing ends maintenance.
-    ScrubPanicEndsMaintenance => "maintenance::panic_ends",
+    ScrubPanicEndsMaintenance => "tests::maintenance::panic_in_a_scrub",
     /// A summary filter is rebuilt for which the budget has no room.
     RebuiltWithoutRoom => "memory_budget::summary_over_budget_causes_no_flush",
     /// An unfinished summary filter is fed instead of the one that readers probe.
-    UnfinishedSummaryFed => "consolidations_that_fail",
+    UnfinishedSummaryFed => "tests::consolidation::consolidation_that_cannot",
     /// Memtables no longer feed a dropped summary filter while readers still probe it.
-    DroppedSummaryNotFed => "cf_filter::",
+    DroppedSummaryNotFed => "tests::cf_filter::",
     // ---- the log of keys
     /// The keys of a flush do not go into the log.
-    FlushedKeysNotLogged => "maintenance::growth::",
+    FlushedKeysNotLogged => "tests::growth::",
     /// A log goes on although keys came that it has not.
-    KeyLogOutlivesMisses => "maintenance::growth::",
+    KeyLogOutlivesMisses => "tests::growth::",
     /// A log begins although there are keys in SSTs.
-    KeyLogBegunLate => "maintenance::growth::",
+    KeyLogBegunLate => "tests::growth::",
     /// A log counts as whole before the keys of all SSTs are in it.
     KeyLogWholeTooSoon => "tests::growth::",
     /// The keys of an SST of unknown origin are in no log, and the log goes on.
@@ -393,7 +393,7 @@ faults! {
     ListedAfterReplay => "tests::growth::",
     StaticStageWithoutMemtables => "tests::static_stage::",
     /// The keys of a compaction go into the log once more.
-    CompactionIsFlush => "maintenance::growth::",
+    CompactionIsFlush => "rocks::tests::table_origin::",
     /// A compaction ends the log.
     CompactionEndsKeyLog => "tests::growth::",
     /// A log of many hashes goes on when the column family has ceased to grow.
@@ -426,7 +426,7 @@ faults! {
     /// A compaction does not wake maintenance.
     NoWakeAfterCompaction => "maintenance::filters::filters_are_stored_and_removed",
     /// Dropping a damaged segment filter does not wake maintenance.
-    NoWakeForDamagedFilter => "maintenance::scrub::damaged_filters_are_made",
+    NoWakeForDamagedFilter => "tests::scrub::damaged_filters_are_rebuilt_without",
     /// Dropping a damaged summary filter does not wake maintenance.
     NoWakeForDamagedSummary => "tests::by_itself::damaged_summary_comes_back",
     /// Dropping segment filters for the budget does not wake maintenance, and views hold them.
@@ -446,7 +446,7 @@ faults! {
     /// Filters are not scrubbed without a request.
     NoScrubByItself => "maintenance::filters::filters_are_scrubbed",
     /// A pause of the writers starts no consolidation.
-    NoConsolidationAtPause => "maintenance::consolidation::",
+    NoConsolidationAtPause => "tests::consolidation::",
     /// Many stages beside busy writers start no consolidation.
     NoConsolidationBesideWriters => "maintenance::consolidation::summary_of_many_stages_is",
     /// Many keys of uncovered SSTs start no consolidation.
@@ -468,20 +468,20 @@ faults! {
     SweptWhileBuilt => "tests::by_itself::",
     // ---- audits and scrubbing
     /// A summary filter that changed in memory is stored with a valid checksum.
-    DamagedSummaryStored => "maintenance::scrub",
+    DamagedSummaryStored => "tests::scrub::",
     /// An audit reports a false negative of a view published after the engine was read.
-    LaterViewRefuted => "audit",
+    LaterViewRefuted => "tests::audit::",
     // ---- many keys at once
     /// Keys of several column families, each absent at its own moment, are not probed again.
     NegativesOfManyMoments => "tests::multi_get::",
     /// Keys that are absent in a later view count as absent all along.
-    ViewChangeUnchecked => "cf_filter::",
+    ViewChangeUnchecked => "tests::cf_filter::",
     /// A view with another summary filter keeps the edition of the one before.
-    SummaryUnnoticed => "rocks::tests::view_changes",
+    SummaryUnnoticed => "tests::view_changes::",
     /// A view with the same summary filter but other coverage keeps the edition.
-    CoverageUnnoticed => "rocks::tests::view_changes",
+    CoverageUnnoticed => "tests::view_changes::",
     /// The edition of the view is taken after the keys were probed.
-    ViewNotedLate => "rocks::tests::view_changes",
+    ViewNotedLate => "tests::view_changes::",
     /// The answers of one call are shifted by one place.
     AnswersShifted => "writes::memtables::random_writes",
     /// If several keys are absent, one is neither counted nor sampled for an audit.
@@ -496,7 +496,7 @@ faults! {
     /// A memtable's keys go to the filters without their prefixes.
     MemtablePrefixMissed => "reads::prefixes::",
     /// The keys of an SST go to its filter and to the log without their prefixes.
-    TablePrefixMissed => "maintenance::growth::",
+    TablePrefixMissed => "tests::growth::",
     /// A filter answers for the prefixes of any function.
     PrefixIdsNotCompared => "reads::prefixes::",
     /// A stored summary filter is taken for one with all prefixes.

@@ -2,7 +2,8 @@
 
 mod announcements;
 pub(crate) mod blocked_flush;
-mod front;
+mod cached_readers;
 mod memtable_keys;
 mod power;
+mod table_origin;
 mod view_changes;

@@ -57,7 +57,7 @@ impl Distrust for CfFilter {
 
 impl CfFilter {
     /// Whether no key is ruled out until the next open.
-    pub fn is_disabled(&self) -> bool {
+    pub(crate) fn is_disabled(&self) -> bool {
         unpoisoned(self.coverage_state.lock()).disabled
     }
 
@@ -98,7 +98,7 @@ impl CfFilter {
 
     /// Replaces the summary filter by one that answers *maybe*, and frees it. Returns false if it is
     /// such a one already.
-    pub fn drop_summary(&self) -> bool {
+    pub(crate) fn drop_summary(&self) -> bool {
         let nothing = self.saturated_summary();
         let old = self.view().summary;
         if old.size() <= nothing.size() {
@@ -169,7 +169,7 @@ impl CfFilter {
     }
 
     /// The current position, if the engine's latest write has this sequence number.
-    pub fn write_position(&self, sequence: u64, budget: Option<Bits>) -> WritePosition {
+    pub(crate) fn write_position(&self, sequence: u64, budget: Option<Bits>) -> WritePosition {
         WritePosition {
             sequence,
             budget,
@@ -188,13 +188,13 @@ impl CfFilter {
     }
 
     /// Whether another consolidation would gain nothing: no write came after the noted position.
-    pub fn is_consolidated(&self, now: WritePosition) -> bool {
+    pub(crate) fn is_consolidated(&self, now: WritePosition) -> bool {
         unpoisoned(self.coverage_state.lock()).consolidated == Some(now)
     }
 
     /// The state of this summary filter to be stored. Take it before the filter and
     /// [`CfFilter::covered`] are copied, so that later inserts count as not stored.
-    pub fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
+    pub(crate) fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
         let coverage_state = unpoisoned(self.coverage_state.lock());
         Stored {
             summary: Arc::downgrade(summary),
@@ -205,7 +205,7 @@ impl CfFilter {
     }
 
     /// Notes that this state is stored.
-    pub fn note_stored(&self, stored: Stored) {
+    pub(crate) fn note_stored(&self, stored: Stored) {
         let mut coverage_state = unpoisoned(self.coverage_state.lock());
         if stored.forgotten == coverage_state.forgotten {
             coverage_state.stored = Some(stored);
@@ -226,7 +226,7 @@ impl CfFilter {
     }
 
     /// Whether the summary filter that lookups use is stored with all its keys and its coverage.
-    pub fn is_stored(&self) -> bool {
+    pub(crate) fn is_stored(&self) -> bool {
         let summary = self.view().summary;
         let coverage_state = unpoisoned(self.coverage_state.lock());
         coverage_state.stored.as_ref().is_some_and(|stored| {
@@ -237,7 +237,7 @@ impl CfFilter {
 
     /// Whether the next open would have to read little again: the summary filter was stored with
     /// most of its keys.
-    pub fn is_nearly_stored(&self) -> bool {
+    pub(crate) fn is_nearly_stored(&self) -> bool {
         let summary = self.view().summary;
         let coverage_state = unpoisoned(self.coverage_state.lock());
         let stored = coverage_state.stored.as_ref();
@@ -335,7 +335,7 @@ const LITTLE: u64 = 8;
 
 /// How much of a summary filter is stored.
 #[derive(Debug)]
-pub struct Stored {
+pub(crate) struct Stored {
     summary: Weak<Scalable>,
     items: Items,
     covered_edition: u64,

@@ -167,7 +167,7 @@ pub enum Fast {
 }
 
 /// The fast probe of the summary filter, unless the thread expects a hit: no call, no lock, no fence.
-pub struct FastProbe<R>(pub R);
+pub(crate) struct FastProbe<R>(pub R);
 
 impl<R: Resolve> WithSimd<&[u8]> for FastProbe<R> {
     type Output = Fast;
@@ -240,8 +240,8 @@ impl<'k> Probe<'k> {
 
 impl CfFilter {
     /// What the filters alone say of a key.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn answer(&self, key: &[u8]) -> Answer {
+    #[cfg(test)]
+    pub(crate) fn answer(&self, key: &[u8]) -> Answer {
         answer(self, key)
     }
 

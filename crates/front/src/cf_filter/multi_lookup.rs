@@ -204,7 +204,7 @@ impl CfFilter {
 
     /// Whether the view of this edition is still published and says *absent* of these keys. If so,
     /// it did at every moment since.
-    pub fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
+    pub(crate) fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
         self.view.with(|view| {
             let mut chunks = keys.chunks(CHUNK);
             let mut same = view.edition == edition;

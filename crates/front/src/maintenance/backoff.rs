@@ -13,7 +13,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The failures of one column family; none at first.
 #[derive(Debug, Default)]
-pub struct Backoff {
+pub(super) struct Backoff {
     /// Paths of the SSTs that could not be read in the last try.
     unread: HashSet<String>,
     /// And in the try before it.

@@ -499,7 +499,7 @@ const RATE_OF_STAGES: f64 = 1.7;
 /// Whether a summary filter exceeds its false-positive rate; or whether one of the right size would
 /// have much fewer false positives, or take a quarter less memory. Second stages are a quarter of the
 /// first, so all keys are read once for each quarter of growth.
-pub fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
+fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     let rates = options.summary;
     let is_at_rest = summary.begins_static() && summary.stages() == 1;
     let most = match rates.at_rest.filter(|_| is_at_rest) {
@@ -521,8 +521,9 @@ pub fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
 #[cfg(not(interleave))]
 mod tests {
     use super::is_oversized;
-    use crate::filter::Scalable;
     use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Scalable, Stage};
+    use crate::filter_options::FilterOptions;
     use crate::math::{Bits, Items};
     use crate::options::FrontOptions;
 
@@ -546,5 +547,29 @@ mod tests {
         assert_eq!(grow_to(1.03), (2, false));
         assert_eq!(grow_to(1.20), (2, false));
         assert_eq!(grow_to(1.30), (3, true));
+    }
+
+    /// Otherwise the first key after a pause would cause all keys to be read again, forever.
+    #[test]
+    fn static_summary_is_oversized_with_a_quarter_of_its_keys_more_and_not_with_one() {
+        const FIRST: u64 = 1_200_000;
+        let options = FilterOptions::default().static_filters(true).resolved();
+        let rate = options.summary.at_rest.unwrap();
+        let keys = Items::new(FIRST);
+        let size = options.summary_size(keys);
+        let summary = options.static_summary(keys, Bits::new(0));
+        let summary = Scalable::with_pending_first(imprint(1), summary, size);
+        let mut keys = hashes(1);
+        let first = keys.by_ref().take(FIRST as usize);
+        summary.complete(Stage::ribbon(first.collect(), rate).unwrap());
+        let mut grow_by = |more: u64| {
+            let more = keys.by_ref().take(more as usize);
+            more.for_each(|key| summary.append(key));
+            (summary.stages(), is_oversized(&summary, &options))
+        };
+        assert_eq!(grow_by(0), (1, false));
+        assert_eq!(grow_by(1), (2, false));
+        assert_eq!(grow_by(FIRST / 5), (2, false));
+        assert_eq!(grow_by(FIRST / 10), (3, true));
     }
 }

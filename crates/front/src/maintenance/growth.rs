@@ -15,7 +15,7 @@ use crate::options::Access;
 
 /// Stages that a summary filter may have before it is rebuilt from SSTs; each costs a miss one cache
 /// line.
-pub const STAGES: usize = 6;
+const STAGES: usize = 6;
 
 /// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below, a
 /// rebuild costs more than the stages.
@@ -26,7 +26,7 @@ const ROOM: u64 = 4;
 
 /// A log may have twice as many hashes as there are keys, and this many. If it has more, the same
 /// keys are written again and again, and the column family hardly grows.
-pub const LOGGED_AGAIN: u64 = 1 << 20;
+const LOGGED_AGAIN: u64 = 1 << 20;
 
 /// Where the keys of a new summary filter come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) enum KeySource {
 const HARDLY_GROWS: Duration = Duration::from_secs(600);
 
 /// How fast a summary filter takes new keys, measured over at least [`PATIENCE`].
-pub struct Pace {
+pub(super) struct Pace {
     since: Instant,
     keys: Items,
     is_slow: bool,

@@ -17,16 +17,16 @@
 //! Keys are read from the SST files, never through an iterator of the database: that applies
 //! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
 
-pub mod backoff;
+mod backoff;
 mod budget;
-pub mod consolidation;
+mod consolidation;
 mod coverage;
-pub mod growth;
+mod growth;
 mod live;
 pub mod planning;
 pub mod scrub;
 mod static_stage;
-pub mod sweep;
+mod sweep;
 mod tables;
 
 use std::collections::{HashMap, TryReserveError};
@@ -52,7 +52,7 @@ use crate::segment::Registry;
 use crate::wakeup::{Requests, Wakeup};
 
 /// How long maintenance waits for a request before it checks whether the writers are quiet.
-pub const PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What can go wrong in a maintenance run; a later run tries again.
 #[derive(Debug, thiserror::Error)]
@@ -206,7 +206,7 @@ impl Maintenance {
         fault!(NoScrubByItself, return);
         let now = Instant::now();
         let scrub = || {
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(test)]
             self.wakeup.panic_if_requested("scrubbing");
             self.scrubber.scrub_in_turn(now);
         };
@@ -217,7 +217,7 @@ impl Maintenance {
     }
 
     fn scrub_and_pass(&mut self, requests: Requests, quiet: bool) -> Option<String> {
-        #[cfg(any(test, feature = "testing"))]
+        #[cfg(test)]
         self.wakeup.panic_if_requested("a pass");
         if requests.scrub {
             self.scrubber.scrub_all();
@@ -321,7 +321,7 @@ impl Maintenance {
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let _span = tracing::info_span!("maintain", cf = cf_filter.name()).entered();
-        #[cfg(any(test, feature = "testing"))]
+        #[cfg(test)]
         self.wakeup.panic_if_requested(cf_filter.name());
         if cf_filter.is_disabled() {
             return Ok(());

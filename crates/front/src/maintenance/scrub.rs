@@ -29,7 +29,7 @@ use crate::sync::unpoisoned;
 use crate::wakeup::Wakeup;
 
 /// Memory read in a second: a hundredth of what a machine can read, so that it does not disturb.
-pub const BYTES_A_SECOND: u64 = 256 << 20;
+pub(crate) const BYTES_A_SECOND: u64 = 256 << 20;
 const NANOS: u64 = 1_000_000_000;
 
 /// What scrubbing has read and found.
@@ -61,7 +61,7 @@ impl std::ops::Sub for Scrubbed {
 pub struct ScrubLog(Mutex<Scrubbed>);
 
 impl ScrubLog {
-    pub fn so_far(&self) -> Scrubbed {
+    pub(crate) fn so_far(&self) -> Scrubbed {
         *unpoisoned(self.0.lock())
     }
 
@@ -75,27 +75,27 @@ impl ScrubLog {
 
 /// A filter to be scrubbed; it may be gone by then.
 #[derive(Debug)]
-pub enum Target {
+pub(crate) enum Target {
     Sealed(SegmentId),
     Growing(Weak<CfFilter>, Weak<Scalable>),
 }
 
 /// Scrubs filters, and drops those that changed.
-pub struct Scrubber {
-    pub cf_filters: Arc<CfFilters>,
-    pub registry: Arc<Registry>,
-    pub wakeup: Arc<Wakeup>,
-    pub log: Arc<ScrubLog>,
-    pub every: Option<Duration>,
+pub(crate) struct Scrubber {
+    cf_filters: Arc<CfFilters>,
+    registry: Arc<Registry>,
+    wakeup: Arc<Wakeup>,
+    pub(crate) log: Arc<ScrubLog>,
+    every: Option<Duration>,
     /// When the last round began.
-    pub began: Instant,
-    pub left: VecDeque<Target>,
+    pub(crate) began: Instant,
+    pub(crate) left: VecDeque<Target>,
     /// When the bytes read so far are within the rate.
-    pub rested: Instant,
+    pub(crate) rested: Instant,
 }
 
 impl Scrubber {
-    pub fn new(
+    pub(crate) fn new(
         cf_filters: Arc<CfFilters>,
         registry: Arc<Registry>,
         wakeup: Arc<Wakeup>,
@@ -116,13 +116,13 @@ impl Scrubber {
     }
 
     /// Scrubs every filter now.
-    pub fn scrub_all(&self) {
+    pub(crate) fn scrub_all(&self) {
         let all = self.targets();
         all.iter().for_each(|target| self.scrub(target));
     }
 
     /// Scrubs the filters that are due, as many as the rate allows.
-    pub fn scrub_in_turn(&mut self, now: Instant) {
+    pub(crate) fn scrub_in_turn(&mut self, now: Instant) {
         if self.left.is_empty() && self.every.is_some_and(|every| now - self.began >= every) {
             self.began = now;
             self.rested = now;
@@ -138,7 +138,7 @@ impl Scrubber {
         }
     }
 
-    pub fn targets(&self) -> Vec<Target> {
+    pub(crate) fn targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = self
             .registry
             .ids()

@@ -13,7 +13,7 @@ use crate::segment::{Registry, SegmentId};
 const PASSES_IN_VAIN: u32 = 8;
 
 /// Removes the filters of dead SSTs from memory and from the folder.
-pub struct Sweeper {
+pub(super) struct Sweeper {
     registry: Arc<Registry>,
     /// `None` if no file may be changed.
     filter_store: Option<Arc<FilterStore>>,

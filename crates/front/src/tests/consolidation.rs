@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::memory_lsm::{OtherThread, Scan, Step, Store, Stored};
 use crate::cf_filter::prefix_lookup;
@@ -253,4 +253,66 @@ fn writes_that_hold_their_keys_are_awaited() {
     assert!(Arc::ptr_eq(&before, &store.cf_filter().view().summary));
     drop(hold);
     assert!(store.consolidate());
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LIMIT, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ingestions leave the latest sequence number unchanged.
+#[test]
+fn summary_of_many_ingestions_ends_in_one_stage() {
+    const SEGMENTS: u32 = 12;
+    let store = Store::open(
+        Stored::new(),
+        &FrontOptions {
+            expected_keys: Some(Items::new(1_000)),
+            ..super::default_options()
+        },
+    );
+    let sequence = store.sequence();
+    for number in 0..SEGMENTS {
+        let keys = number * 1_000..(number + 1) * 1_000;
+        let entries = keys.map(|number| (key(number).to_vec(), b"value".to_vec()));
+        store.ingest(&entries.collect::<Vec<_>>());
+        assert!(store.filters.wait_until_complete(LIMIT));
+    }
+    assert_eq!(store.sequence(), sequence);
+    let summary = || store.cf_filter().view().summary;
+    wait_until("one stage, of the right size", || {
+        store.filters.wait_until_complete(LIMIT)
+            && summary().stages() == 1
+            && summary().items() > Items::new(11_000)
+    });
+    assert_no_key_is_denied(&store, 0..SEGMENTS * 1_000);
+}
+
+/// Otherwise all segments were listed twice a second for as long as nothing is written.
+#[test]
+fn idle_store_counts_as_consolidated() {
+    let options = |is_static| FrontOptions {
+        expected_keys: None,
+        ..options(is_static)
+    };
+    let store = Store::open(Stored::new(), &options(true));
+    write(&store, 0..5_000);
+    store.flush();
+    assert!(store.consolidate());
+    let mut stored = store.close();
+    for is_static in [false, true] {
+        let store = Store::open(stored, &options(is_static));
+        let cf_filter = store.cf_filter();
+        let now = cf_filter.write_position(store.sequence(), None);
+        wait_until("at rest", || cf_filter.is_consolidated(now));
+        assert_eq!(cf_filter.view().summary.begins_static(), is_static);
+        assert!(!store.rules_out(&key(7)));
+        stored = store.close();
+    }
 }

@@ -13,15 +13,20 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::memory_lsm::{Scan, Store, Stored};
 use crate::audit::Distrust as _;
+use crate::cf_filter::prefix_lookup;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
 use crate::math::Items;
 use crate::options::FrontOptions;
+use crate::prefix::{Prefix, Prefixes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Quiet databases keep logs of so many hashes.
 const LOGGED_AGAIN: u64 = 1 << 20;
+
+/// A summary filter of more stages is rebuilt, whatever it takes.
+const STAGES: usize = 6;
 
 fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
@@ -44,13 +49,18 @@ struct Grown {
 impl Grown {
     /// A new store whose log began with it.
     fn new(expected: u64) -> Self {
-        let grown = Self::open(Stored::new(), expected);
+        Self::with(&expecting(expected))
+    }
+
+    /// A new store whose log began with it, with these settings.
+    fn with(options: &FrontOptions) -> Self {
+        let grown = Self::open(Stored::new(), options);
         assert!(grown.has_log(), "from the start");
         grown
     }
 
-    fn open(stored: Stored, expected: u64) -> Self {
-        let store = Store::open_without_thread(stored, &expecting(expected));
+    fn open(stored: Stored, options: &FrontOptions) -> Self {
+        let store = Store::open_without_thread(stored, options);
         store.look();
         Self {
             store,
@@ -64,7 +74,7 @@ impl Grown {
         let reopened = Self {
             keys: self.keys,
             next: self.next,
-            ..Self::open(self.store.close(), expected)
+            ..Self::open(self.store.close(), &expecting(expected))
         };
         assert!(!reopened.has_log(), "there are SSTs");
         reopened
@@ -140,15 +150,65 @@ const ONE_STAGE: u64 = 1 << 16;
 
 #[test]
 fn summary_is_rebuilt_from_the_log_without_reading_an_sst() {
-    let mut grown = Grown::new(FEW);
-    for _ in 0..4 {
-        grown.write_until_rebuilt_from_log();
-        grown.check();
-        grown.store.flush();
+    for expected in [FEW, ONE_STAGE] {
+        let mut grown = Grown::new(expected);
+        for _ in 0..4 {
+            grown.write_until_rebuilt_from_log();
+            grown.check();
+            grown.store.flush();
+        }
+        assert!(u64::from(grown.next) > expected);
+        let absent = 1 << 24..(1 << 24) + 1_000_u32;
+        let denied = absent.filter(|&number| grown.store.rules_out(&key(number)));
+        assert!(denied.count() > 900);
     }
-    let absent = 1 << 24..(1 << 24) + 1_000_u32;
-    let denied = absent.filter(|&number| grown.store.rules_out(&key(number)));
-    assert!(denied.count() > 900);
+}
+
+/// Once written, a prefix is only in the log, in memtables, and in segments that are not read.
+#[test]
+fn prefixes_of_all_keys_are_in_a_summary_that_is_rebuilt_from_the_log() {
+    let prefixes = Prefixes::new([Prefix::fixed(3)]).unwrap();
+    let mut grown = Grown::with(&FrontOptions {
+        prefixes: Arc::new(prefixes),
+        ..expecting(ONE_STAGE)
+    });
+    let before = grown.summary();
+    while Arc::ptr_eq(&before, &grown.summary()) {
+        assert!(grown.next < 1 << 20, "it never happens");
+        grown.write(1_000);
+        if grown.next.is_multiple_of(16_000) {
+            grown.store.flush();
+        }
+        grown.look();
+    }
+    assert!(grown.has_log());
+    assert_eq!(grown.store.scans(), 0, "no segment is read");
+    let cf_filter = grown.store.cf_filter();
+    let in_summary = |prefix: &[u8]| {
+        let hash = cf_filter.hasher().hash(prefix).for_summary();
+        cf_filter.view().summary.may_contain(hash)
+    };
+    for number in (0..grown.next).step_by(1 << 8) {
+        let prefix = &key(number)[..3];
+        assert!(in_summary(prefix), "{prefix:?}");
+        assert!(prefix_lookup::may_exist(&**cf_filter, prefix), "{prefix:?}");
+    }
+    let beyond = (grown.next >> 8) + 1;
+    let absent = |number: &u32| !in_summary(&key(number << 8)[..3]);
+    assert!((beyond..beyond + 1_000).filter(absent).count() > 900);
+}
+
+/// Its keys are read in the memtable.
+#[test]
+fn summary_that_grows_causes_no_flush() {
+    let mut grown = Grown::new(ONE_STAGE);
+    for _ in 0..8 {
+        grown.write(ONE_STAGE as u32 / 2);
+        grown.look();
+    }
+    assert!(grown.store.segments().is_empty());
+    assert!(grown.summary().stages() <= STAGES);
+    grown.check();
 }
 
 /// Each rebuild reads all keys. Without the room, there were 39 of them instead of 5.
@@ -176,7 +236,6 @@ fn rebuilds_are_as_few_as_their_room_allows() {
 /// Each stage costs a miss one cache line.
 #[test]
 fn summary_of_many_stages_is_rebuilt_beside_writers() {
-    const STAGES: usize = 6;
     let mut grown = Grown::new(FEW);
     let before = grown.summary();
     while Arc::ptr_eq(&before, &grown.summary()) {
@@ -190,7 +249,6 @@ fn summary_of_many_stages_is_rebuilt_beside_writers() {
 /// Its keys went by while there was no log, and its SST is listed when the log is whole.
 #[test]
 fn log_that_begins_beside_a_flush_has_its_keys() {
-    const STAGES: usize = 6;
     let mut grown = Grown::new(FEW);
     grown.write(100);
     let mut grown = grown.reopened(FEW);
@@ -289,6 +347,66 @@ fn no_log_begins_beside_a_flush() {
     assert!(!grown.has_log());
     grown.write_until_rebuilt();
     grown.check();
+}
+
+/// Its flush may be under way: past the log, and not yet in the list of segments.
+#[test]
+fn no_log_begins_beside_a_memtable_with_keys() {
+    let mut grown = Grown::new(FEW);
+    grown.store.cf_filter().key_log().end();
+    grown.look();
+    assert!(grown.has_log(), "an empty store");
+    grown.store.cf_filter().key_log().end();
+    grown.write(1);
+    grown.look();
+    assert!(!grown.has_log());
+}
+
+#[test]
+fn store_with_segments_has_no_log_until_they_are_read() {
+    // All stages together hold fewer keys than a log may have when the writer pauses.
+    const FEW_KEYS: u64 = 1 << 12;
+    let mut grown = Grown::new(FEW_KEYS);
+    grown.write(1_000);
+    let mut grown = grown.reopened(FEW_KEYS);
+    assert!(grown.store.is_complete());
+    // Not by the next rebuild if it is one of writers that are taken for quiet.
+    while !grown.has_log() {
+        assert!(grown.next < 1 << 20, "it never happens");
+        grown.write(1_000);
+        grown.look();
+    }
+    grown.write_until_rebuilt();
+    grown.write_until_rebuilt();
+    grown.check();
+}
+
+/// The next summary filter must have the ingested keys too.
+#[test]
+fn ingested_segment_ends_the_log() {
+    let mut grown = Grown::new(FEW);
+    let entries = grown.ingested(100);
+    grown.store.ingest(&entries);
+    assert!(!grown.has_log());
+    grown.look();
+    assert!(grown.store.is_complete());
+    grown.write_until_rebuilt();
+    grown.check();
+}
+
+/// Keys that are written again and again would fill the disk.
+#[test]
+fn log_of_the_same_keys_ends_beside_writers() {
+    let mut grown = Grown::new(ONE_STAGE);
+    grown.write(100);
+    grown.store.flush();
+    let hash = grown.store.cf_filter().hasher().hash(b"key");
+    let again = (0..2 * LOGGED_AGAIN).map(|_| hash);
+    grown.store.cf_filter().key_log().append(again);
+    (0..100).for_each(|number| grown.store.put(&key(number), b"again"));
+    grown.store.flush();
+    grown.look();
+    assert!(!grown.has_log());
 }
 
 /// The listing that is published with a filter must not be younger than its keys.

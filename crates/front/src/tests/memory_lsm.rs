@@ -96,6 +96,8 @@ struct Tables {
 /// The engine behind the filters.
 struct Lsm {
     cf_filter: Arc<CfFilter>,
+    /// The filters of further column families: see [`Store::add_family`].
+    others: Mutex<Vec<Arc<CfFilter>>>,
     tables: Mutex<Tables>,
     /// Called once, after an audit has read the store and before it returns.
     after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -111,6 +113,8 @@ struct Lsm {
     scans: AtomicU64,
     listings: AtomicU64,
     is_building: AtomicBool,
+    /// Whether a compaction of other segments is under way.
+    is_compacting: AtomicBool,
 }
 
 /// An open store.
@@ -206,6 +210,7 @@ impl Store {
         let (opening, cf_filter) = opened.unwrap();
         let lsm = Arc::new(Lsm {
             cf_filter: Arc::clone(&cf_filter),
+            others: Mutex::default(),
             tables: Mutex::new(Tables {
                 segments,
                 next,
@@ -220,6 +225,7 @@ impl Store {
             scans: AtomicU64::new(0),
             listings: AtomicU64::new(0),
             is_building: AtomicBool::new(false),
+            is_compacting: AtomicBool::new(false),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
         let filters = Filters::of_one_key_space(engine, (opening, &cf_filter), options.clone());
@@ -233,6 +239,24 @@ impl Store {
 
     pub(super) fn cf_filter(&self) -> &Arc<CfFilter> {
         &self.lsm.cf_filter
+    }
+
+    /// Adds the filters of a further column family. All column families have the same entries, and
+    /// the same segments.
+    pub(super) fn add_family(&self, name: &str) -> Arc<CfFilter> {
+        let Filters {
+            cf_filters,
+            options,
+            ..
+        } = &self.filters;
+        let taken = cf_filters.size_of_summaries(None);
+        let cf_filter = self.filters.opening().cf_filter(name, options, taken);
+        let mut others = unpoisoned(self.lsm.others.lock());
+        others.push(Arc::clone(&cf_filter));
+        let id = ONE_KEY_SPACE_ID + others.len() as u32;
+        cf_filter.key_space().memtable_created(id);
+        self.filters.insert(id, Arc::clone(&cf_filter));
+        cf_filter
     }
 
     /// What the thread of maintenance does in one turn. Nothing, unless something is requested or
@@ -303,6 +327,13 @@ impl Store {
         self.lsm.seal_memtable();
     }
 
+    /// Whether a compaction of other segments is under way from here on.
+    pub(super) fn set_compacting(&self, is_compacting: bool) {
+        self.lsm
+            .is_compacting
+            .store(is_compacting, Ordering::Release);
+    }
+
     /// The ids of the segments, newest first.
     pub(super) fn segments(&self) -> Vec<SegmentId> {
         let tables = self.lsm.tables();
@@ -336,9 +367,14 @@ impl Store {
         self.lsm.write(key, None);
     }
 
-    /// The value of a key, by the filters and then by the store.
+    /// The value of a key, by the filters and then by the store, which asks the segment filters.
     pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let read = || Ok::<_, Infallible>(self.lsm.get(key));
+        let may_have = |segment: &Segment| {
+            let known = self.filters.registry.get(segment.id);
+            let filtered = known.filter(|known| known.filter().is_some());
+            filtered.is_none_or(|known| known.may_contain(key, None))
+        };
+        let read = || Ok::<_, Infallible>(self.lsm.tables().get_if(key, may_have));
         let Ok(value) = lookup::get(&*self.lsm.cf_filter, key, read);
         value
     }
@@ -346,6 +382,31 @@ impl Store {
     /// Whether the store has the key, whatever the filters say.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         self.lsm.get(key).is_some()
+    }
+
+    /// The sequence number of the last write.
+    pub(super) fn sequence(&self) -> u64 {
+        self.lsm.tables().sequence
+    }
+
+    /// How many keys of segments a filter denies: that of the segment, in memory or on disk, or that
+    /// of the store, if the key is not deleted.
+    pub(super) fn denied_keys(&self) -> usize {
+        let segments = self.lsm.tables().segments.clone();
+        let denied = segments.iter().map(|segment| {
+            let known = self.filters.registry.get(segment.id);
+            let in_memory = known.and_then(|known| known.filter());
+            let on_disk = self.filters.filter_store.load(segment.id).map(Arc::new);
+            let filters: Vec<_> = in_memory.into_iter().chain(on_disk).collect();
+            let is_denied = |(key, value): &(&Vec<u8>, &Option<Vec<u8>>)| {
+                let hash = self.filters.hasher.hash(key);
+                let mut filters = filters.iter();
+                filters.any(|filter| !filter.chain.may_contain(hash))
+                    || (value.is_some() && self.rules_out(key))
+            };
+            segment.entries.iter().filter(is_denied).count()
+        });
+        denied.sum()
     }
 
     /// The values of several keys at one moment.
@@ -593,13 +654,16 @@ impl Lsm {
 
     fn write_to(&self, tables: &mut Tables, key: &[u8], value: Option<Vec<u8>>) {
         tables.sequence += 1;
+        let others = unpoisoned(self.others.lock());
+        let families = std::iter::once(&self.cf_filter).chain(&*others);
         // As in RocksDB, tombstones are in no summary filter.
-        let insertion = value
-            .is_some()
-            .then(|| self.cf_filter.intake().prepare(key));
+        let fed = families.filter(|_| value.is_some());
+        let insertions: Vec<_> = fed
+            .map(|cf_filter| (cf_filter.intake(), cf_filter.intake().prepare(key)))
+            .collect();
         tables.memtable.insert(key.to_owned(), value);
-        if let Some(insertion) = insertion {
-            self.cf_filter.intake().insert(insertion, key);
+        for (intake, insertion) in insertions {
+            intake.insert(insertion, key);
         }
     }
 
@@ -608,7 +672,7 @@ impl Lsm {
     }
 
     fn ingest(&self, cf_filters: &CfFilters, entries: &[(Vec<u8>, Vec<u8>)]) {
-        let _announced = cf_filters.begin_external_writes(Some(ONE_KEY_SPACE_ID));
+        let _announced = cf_filters.begin_external_writes(None);
         self.ingest_announced(entries);
     }
 
@@ -651,6 +715,9 @@ impl Lsm {
     /// A segment with its filter, if segment filters are on.
     fn built(&self, tables: &mut Tables, entries: Entries, origin: TableOrigin) -> Segment {
         let is_in_last_level = origin == TableOrigin::Tables;
+        // The keys of a flush go into one log.
+        let others = unpoisoned(self.others.lock());
+        others.iter().for_each(|other| other.key_log().end());
         let Some(mut build) = self.cf_filter.begin_table(origin, is_in_last_level) else {
             return tables.segment(SegmentId::random().unwrap(), entries);
         };
@@ -662,8 +729,14 @@ impl Lsm {
 
 impl Tables {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get_if(key, |_| true)
+    }
+
+    /// The value of a key, from memtables and from the segments that may have it.
+    fn get_if(&self, key: &[u8], may_have: impl Fn(&Segment) -> bool) -> Option<Vec<u8>> {
         let memtables = std::iter::once(&self.memtable).chain(&self.sealed);
-        let segments = self.segments.iter().map(|segment| &*segment.entries);
+        let segments = self.segments.iter().filter(|segment| may_have(segment));
+        let segments = segments.map(|segment| &*segment.entries);
         let newest = memtables.chain(segments).find_map(|table| table.get(key));
         newest.cloned().flatten()
     }
@@ -790,7 +863,8 @@ impl Engine for Lsm {
     }
 
     fn is_idle(&self) -> bool {
-        !self.is_building.load(Ordering::Acquire)
+        let is_busy = [&self.is_building, &self.is_compacting];
+        is_busy.iter().all(|flag| !flag.load(Ordering::Acquire))
     }
 
     fn latest_sequence_number(&self) -> u64 {

@@ -1,6 +1,8 @@
 //! The static first stage of a summary filter at rest: where its keys come from.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::memory_lsm::{Scan, Store, Stored};
 use crate::math::{Bits, Items};
@@ -134,4 +136,125 @@ fn growing_summary_that_the_budget_makes_smaller_is_not_static() {
         };
         assert!(is_static(options.clone()) && !is_static(options.growing()));
     }
+}
+
+/// Keys of [`overlapping`].
+const KEYS: u32 = 20_000;
+
+/// A store of overlapping segments, whose static stage is built from so many hashes at a time.
+fn overlapping(at_once: u64) -> Store {
+    let options = FrontOptions {
+        build_memory: Some(Bits::from_bytes(8 * at_once)),
+        ..super::default_options()
+    };
+    let store = Store::open(Stored::new(), &options);
+    for segment in 0..3 {
+        let keys = (0..KEYS).filter(|key| key % 3 == segment || key % 10 == 0);
+        keys.for_each(|number| store.put(&key(number), b"value"));
+        store.flush();
+    }
+    store
+}
+
+#[track_caller]
+fn assert_no_key_is_denied(store: &Store, keys: u32) {
+    let denied: Vec<u32> = (0..keys)
+        .filter(|&number| store.rules_out(&key(number)))
+        .collect();
+    assert!(
+        denied.is_empty(),
+        "{} keys, {:?}",
+        denied.len(),
+        denied.first()
+    );
+    assert!((0..keys).all(|number| store.get(&key(number)).is_some()));
+}
+
+#[test]
+fn stage_that_is_built_in_parts_has_all_keys_once() {
+    for at_once in [1 << 20, 7_000, 300] {
+        let store = overlapping(at_once);
+        assert!(store.consolidate());
+        let summary = store.cf_filter().view().summary;
+        assert!(summary.begins_static() && summary.stages() == 1);
+        assert_eq!(summary.items(), Items::new(KEYS.into()), "{at_once}");
+        assert_no_key_is_denied(&store, KEYS);
+        let absent = KEYS..2 * KEYS;
+        let passing = absent
+            .filter(|&number| !store.rules_out(&key(number)))
+            .count();
+        assert!(passing < 200, "{passing} of {KEYS}");
+    }
+}
+
+/// The parts before it have none of its keys.
+#[test]
+fn segment_that_is_ingested_between_two_parts_is_read_whole() {
+    // Fewer than fit into memory.
+    const SEGMENTS: u32 = 12;
+    const KEYS_OF_EACH: u32 = 300;
+    let store = overlapping(400);
+    thread::scope(|scope| {
+        let ingestions = scope.spawn(|| {
+            for number in 0..SEGMENTS {
+                let first = KEYS + number * KEYS_OF_EACH;
+                let keys = first..first + KEYS_OF_EACH;
+                let entries = keys.map(|number| (key(number).to_vec(), b"value".to_vec()));
+                store.ingest(&entries.collect::<Vec<_>>());
+                thread::sleep(Duration::from_millis(30));
+            }
+        });
+        // Some builds are overtaken.
+        while !ingestions.is_finished() {
+            store.consolidate();
+        }
+    });
+    assert!(store.filters.wait_until_complete(Duration::from_secs(20)));
+    assert_no_key_is_denied(&store, KEYS + SEGMENTS * KEYS_OF_EACH);
+}
+
+/// There is room for a few keys more than the first part predicts. Keys that memtables feed anyway
+/// must not use it.
+#[test]
+fn keys_that_are_written_and_flushed_meanwhile_do_not_use_the_room_of_the_stage() {
+    let store = overlapping(1_000);
+    let failed = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in KEYS..4 * KEYS {
+                store.put(&key(number), b"value");
+                if number % 5_000 == 0 {
+                    store.flush();
+                }
+            }
+        });
+        let mut failed = Vec::new();
+        while !writer.is_finished() {
+            failed.extend(store.consolidation_failure());
+        }
+        failed
+    });
+    let crowded = failed.iter().filter(|error| error.contains("keys came"));
+    assert_eq!(crowded.count(), 0, "{failed:?}");
+    assert_no_key_is_denied(&store, 4 * KEYS);
+}
+
+#[test]
+fn keys_of_segments_that_are_compacted_between_two_parts_are_found() {
+    let store = overlapping(400);
+    thread::scope(|scope| {
+        let compactions = scope.spawn(|| {
+            for round in 0..8_u32 {
+                let more = (0..KEYS).filter(|key| key % 7 == round % 7);
+                more.for_each(|number| store.put(&key(number), b"newer"));
+                store.flush();
+                store.compact();
+            }
+        });
+        while !compactions.is_finished() {
+            store.consolidate();
+        }
+    });
+    assert!(store.consolidate());
+    store.settle();
+    assert_no_key_is_denied(&store, KEYS);
 }
