@@ -32,14 +32,11 @@
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
-//! `laws`.
+//! Each module uses only what stands before it: `rocks` -> `lsm` -> `kv` -> `feed` -> `laws`.
 
 // docs.rs builds with nightly and shows which items need a feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "rocksdb")]
-pub mod differential;
 pub mod feed;
 pub mod kv;
 pub mod laws;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `binding` | what the supported bindings of RocksDB do differently |
 //! | `crash_image` | a copy of an open database's folder, as a crash leaves it |
+//! | `damage` | files that are damaged, or wrong with right checksums |
 //! | `database_files` | the files of a database: copies, sidecars, what changed |
 //! | `environment` | variables that the tests read |
 //! | `failing_allocator` | allocations that fail on request |
@@ -12,6 +13,7 @@
 
 pub(crate) mod binding;
 pub(crate) mod crash_image;
+pub(crate) mod damage;
 pub(crate) mod database_files;
 pub(crate) mod environment;
 pub(crate) mod failing_allocator;

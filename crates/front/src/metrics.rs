@@ -13,7 +13,8 @@ use crate::health::CfHealth;
 
 /// Whether a metric only grows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[doc(hidden)]
+pub enum Kind {
     Counter,
     Gauge,
 }
@@ -37,7 +38,8 @@ pub const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
 pub const DISTRUSTED: &str = "lsm_sieve_distrusted";
 
 /// Every metric: its name, its kind, and its description.
-pub(crate) const NAMES: [(&str, Kind, &str); 16] = [
+#[doc(hidden)]
+pub const NAMES: [(&str, Kind, &str); 16] = [
     (
         LOOKUPS,
         Counter,
