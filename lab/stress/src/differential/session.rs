@@ -4,15 +4,15 @@ use std::ops::{Bound, ControlFlow, Range};
 use std::path::Path;
 
 use lsm_sieve::Items;
-use lsm_sieve::differential::{Batch, DifferentialStore, Scan, Snapshot, Trigger};
+use lsm_sieve_differential::{Batch, DifferentialStore, Scan, Snapshot, Trigger};
 
-use super::super::check::{Certainty, Checked, Tally, Violation};
-use super::super::keys::KeySpace;
-use super::super::model::{Contents, number, value};
-use super::super::session::PATIENCE;
 use super::Differential;
 use super::model::Model;
 use super::step::{Api, Run, Step};
+use lsm_sieve_stress::check::{Certainty, Checked, Tally, Violation};
+use lsm_sieve_stress::keys::KeySpace;
+use lsm_sieve_stress::model::{Contents, number, value};
+use lsm_sieve_stress::session::PATIENCE;
 
 pub(super) struct Session<'a> {
     pub(super) target: &'a Differential,

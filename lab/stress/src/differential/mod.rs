@@ -10,25 +10,25 @@ mod step;
 use std::path::Path;
 
 use lsm_sieve::Bits;
-use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, FilterChoice};
 use lsm_sieve_cli::workload::Watch;
 use lsm_sieve_cli::workload::random::Random;
+use lsm_sieve_differential::{DifferentialOptions, DifferentialStore, FilterChoice};
 use lsm_sieve_filter::math::Probes;
 use serde::{Deserialize, Serialize};
 
-use super::case::{Failure, Target};
-use super::check::{Tally, Violation};
-use super::keys::{KeySettings, KeySpace};
-use super::option_strings::{self, OptionStrings};
-use super::settings::FilterSettings;
-use super::step_cursor::StepCursor;
+use lsm_sieve_stress::case::{Failure, Target};
+use lsm_sieve_stress::check::{Tally, Violation};
+use lsm_sieve_stress::keys::{KeySettings, KeySpace};
+use lsm_sieve_stress::option_strings::{self, OptionStrings};
+use lsm_sieve_stress::settings::FilterSettings;
+use lsm_sieve_stress::step_cursor::StepCursor;
 use model::Model;
 use session::Session;
 use step::Step;
 
 /// The settings of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Differential {
+pub(crate) struct Differential {
     keys: KeySettings,
     #[serde(rename = "front")]
     filters: FilterSettings,
@@ -40,7 +40,7 @@ pub(super) struct Differential {
 }
 
 /// Settings and steps.
-pub(super) fn draw(random: &mut Random, steps: usize) -> (Differential, Vec<Step>) {
+pub(crate) fn draw(random: &mut Random, steps: usize) -> (Differential, Vec<Step>) {
     const FIXED: [(u64, u32); 4] = [(64, 1), (128, 2), (16_384, 6), (1 << 20, 64)];
     let target = Differential {
         keys: KeySettings::draw(random),

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::super::model::{Change, Contents};
+use lsm_sieve_stress::model::{Change, Contents};
 
 #[derive(Clone)]
 pub(super) struct Model {
