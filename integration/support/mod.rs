@@ -9,6 +9,7 @@
 //! | `environment` | variables that the tests read |
 //! | `failing_allocator` | allocations that fail on request |
 //! | `model_db` | a database beside its model |
+//! | `module_order` | whether modules use only what stands before them |
 //! | `requirements` | tests that cannot run here |
 
 pub(crate) mod binding;
@@ -18,4 +19,5 @@ pub(crate) mod database_files;
 pub(crate) mod environment;
 pub(crate) mod failing_allocator;
 pub(crate) mod model_db;
+pub(crate) mod module_order;
 pub(crate) mod requirements;

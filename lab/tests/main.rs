@@ -20,6 +20,7 @@ mod fuzz_targets {
     pub(crate) use super::fuzz_all::LAB as TARGETS;
 }
 mod gremillion;
+mod module_order;
 mod reorganize;
 mod replay;
 mod report_page;
@@ -31,6 +32,8 @@ mod support {
     pub(crate) mod example;
     #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod model_db;
+    #[expect(dead_code, reason = "the tests of the plugin need all of it")]
+    pub(crate) mod module_order;
     pub(crate) mod requirements;
     pub(crate) mod traces;
 }

@@ -12,7 +12,7 @@ pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
-/// Of the fields of `lsm-sieve bench busy --json`, those that are shown.
+/// Of the fields of `lsm-sieve-lab bench busy --json`, those that are shown.
 #[derive(Deserialize)]
 struct Row {
     keys: f64,

@@ -9,7 +9,7 @@ use crate::record::Recorded;
 
 pub(crate) const RECORD: &str = include_str!("../../../benches/record/jobs.json");
 
-/// Of the fields of `lsm-sieve bench jobs --json`, those that are shown.
+/// Of the fields of `lsm-sieve-lab bench jobs --json`, those that are shown.
 #[derive(Deserialize)]
 pub(crate) struct Job {
     job: String,

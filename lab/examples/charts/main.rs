@@ -1,5 +1,5 @@
 //! Draws the pictures of the documentation from recorded figures:
-//! `cargo run -p lsm-sieve-cli --example charts -- docs`
+//! `cargo run --example charts -- ../docs`
 //!
 //! It writes the picture of the README, `images/gain-light.svg` and `gain-dark.svg`, and the page `benchmarks.html`, which
 //! needs no other file. Every figure is in `benches/record`, with its commit, machine and command. To add
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             svg: jobs::svg(&jobs),
             about: format!(
                 "{} Left of the line a job is slower with filters. What each job does is in the help of \
-                 lsm-sieve bench jobs.",
+                 lsm-sieve-lab bench jobs.",
                 jobs.about
             ),
             origins: jobs.origins(),
