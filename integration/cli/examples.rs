@@ -1,10 +1,5 @@
 //! The examples, run as a reader would, and their output.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers as well"
-)]
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

@@ -4,11 +4,6 @@
 //! `LSM_SIEVE_SEED=n` repeats the fresh part of a run. `integration/stress/regressions` has cases that
 //! failed once, shortened: all of them must pass.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers as well"
-)]
-
 use std::fs;
 use std::path::Path;
 

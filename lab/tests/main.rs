@@ -32,7 +32,6 @@ mod support {
     pub(crate) mod example;
     #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod model_db;
-    #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod module_order;
     pub(crate) mod requirements;
     pub(crate) mod traces;

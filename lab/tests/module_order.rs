@@ -8,7 +8,7 @@ const ROOTS: [Root; 2] = [of_crate("src/lib.rs"), of_crate("classics/src/lib.rs"
 fn every_module_uses_only_what_stands_before_it() {
     let checked = ROOTS.map(|root| checked(&root));
     assert!(
-        checked.iter().all(|&checked| checked >= 5),
+        checked[0] >= 2 && checked[1] >= 20,
         "the search is broken: {checked:?}"
     );
 }

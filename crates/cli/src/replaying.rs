@@ -29,7 +29,7 @@ const SURVEY_IDS: u64 = 1 << 16;
 
 /// What every replay is told.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct TraceArguments {
     /// The trace file.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
@@ -48,7 +48,7 @@ pub struct Arguments {
     rate: Rate,
 }
 
-impl Arguments {
+impl TraceArguments {
     /// Reads the ids from the beginning of the trace.
     fn ids(&self) -> Result<impl Iterator<Item = Result<u64, TraceError>>, TraceError> {
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
@@ -83,7 +83,7 @@ pub trait Subject {
 }
 
 /// Replays a trace and prints the report.
-pub fn run(subject: &impl Subject, arguments: &Arguments, output: Output) -> Result<(), Stop> {
+pub fn run(subject: &impl Subject, arguments: &TraceArguments, output: Output) -> Result<(), Stop> {
     can_be_read_again(&arguments.trace)?;
     let home = match &arguments.db {
         Some(path) => home(subject, path)?,
@@ -129,7 +129,7 @@ fn can_be_read_again(trace: &Path) -> Result<(), Stop> {
 }
 
 /// Reads the trace to its end and returns the number of its ids.
-fn survey(arguments: &Arguments) -> Result<u64, Stop> {
+fn survey(arguments: &TraceArguments) -> Result<u64, Stop> {
     let mut progress = Progress::unbounded("reading the trace");
     let mut ids = 0_u64;
     for id in arguments.ids()? {
@@ -145,7 +145,7 @@ fn survey(arguments: &Arguments) -> Result<u64, Stop> {
 /// A trace that has been read to its end without an error, and how to replay it.
 struct Replay<'a, S> {
     subject: &'a S,
-    arguments: &'a Arguments,
+    arguments: &'a TraceArguments,
     mode: Mode,
     ids: u64,
 }

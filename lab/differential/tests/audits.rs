@@ -1,10 +1,5 @@
 //! Audits find a filter of the differential file that says *absent* for a record that is there.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers as well"
-)]
-
 use std::path::{Path, PathBuf};
 
 use lsm_sieve::{Items, SieveOptions};

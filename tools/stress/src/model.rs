@@ -42,10 +42,6 @@ pub fn number(bytes: &[u8]) -> Option<u64> {
 
 /// The merge operator: addition. Bytes that are no value make the result invalid, so that a read
 /// notices.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the signature of a merge operator"
-)]
 pub fn add(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
     let mut parts = old.into_iter().chain(operands.iter()).map(number);
     let sum = parts.try_fold(0_u64, |sum, part| Some(sum.wrapping_add(part?)));

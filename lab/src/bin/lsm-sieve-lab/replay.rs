@@ -23,7 +23,7 @@ Plain, gzip, xz and zstd files are recognized by their first bytes.";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    replay: replaying::Arguments,
+    replay: replaying::TraceArguments,
     /// Seed of the choice of ids and accesses that are updates.
     #[arg(long, value_name = "SEED", default_value_t = Updates::default().seed)]
     seed: u64,

@@ -22,7 +22,7 @@ Plain, gzip, xz and zstd files are recognized by their first bytes.";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    replay: replaying::Arguments,
+    replay: replaying::TraceArguments,
     /// Meaning of an id.
     #[arg(long, default_value = "upsert")]
     mode: ModeName,
