@@ -1,7 +1,9 @@
 # All commands that developers and continuous integration run.
 #
 #   make demo        installs missing tools, builds, and runs the demonstration
-#   make test        all tests
+#   make test        the tests of the plugin
+#   make lab         lab/: filters of the literature, a store on the plugin, benchmarks; its lints and tests
+#   make test-all    test, lab and stores
 #   make core        the tests that need no RocksDB, in seconds
 #   make stores      the packages in stores/: formatting, lints, tests; STORES=redb for one,
 #                    S3=1 also over an S3 server, ETCD=1 over etcd, whose nodes are killed
@@ -34,7 +36,8 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 
 # Otherwise Cargo would use the build of another checkout if no file of this one is newer.
 ifneq ($(shell cat "$(CARGO_TARGET_DIR)/checkout" 2>/dev/null),$(CURDIR))
-$(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/build.rs crates/*/src/lib.rs tools/*/src/main.rs && \
+$(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/build.rs crates/*/src/lib.rs tools/*/src/main.rs \
+        tools/stress/src/lib.rs lab/src/lib.rs lab/*/src/lib.rs lab/stress/src/main.rs && \
     echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/checkout")
 endif
 
@@ -62,14 +65,16 @@ CCACHE    = $(shell command -v ccache 2>/dev/null)
 COMPILERS = $(if $(CCACHE),CC="ccache cc" CXX="ccache c++")
 BUILD     = $(COMPILERS) $(CARGO)
 SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
+LAB       = --locked --manifest-path lab/Cargo.toml
+MEASURE   = $(BUILD) run --quiet --release $(LAB) --bin lsm-sieve-lab --
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # The crates without C++, and the library without its RocksDB part.
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front \
-    -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
+    -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core stores fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test lab test-all core stores fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -78,8 +83,14 @@ demo: tools
 test: tools
 	$(BUILD) test --locked
 
+lab: tools
+	@$(COMPILERS) .ci/lab
+
+test-all: test lab stores
+
 core:
 	$(BUILD) test --locked $(CORE)
+	$(BUILD) test $(LAB) --no-default-features -p lsm-sieve-classics -p lsm-sieve-lab --lib
 
 lint: tools
 	$(CARGO) fmt --check
@@ -124,6 +135,7 @@ deny:
 		exit 1; \
 	}
 	$(CARGO) deny check
+	$(CARGO) deny --manifest-path lab/Cargo.toml check
 
 model:
 	@$(CARGO) run --quiet --locked --bin lsm-sieve-model
@@ -157,18 +169,18 @@ bench: tools
 	$(BUILD) bench --locked --bench handle
 	$(BUILD) bench --locked --bench probe
 	$(BUILD) bench --locked --bench put
-	$(BUILD) bench --locked --bench growth
-	$(BUILD) bench --locked --bench peers
 	$(BUILD) bench --locked --bench sidecar
-	$(BUILD) bench --locked --bench differential -- $(KEYS)
 	$(BUILD) bench --locked --bench transactions -- $(KEYS)
-	$(SIEVE) gremillion --store
+	$(BUILD) bench $(LAB) --bench growth
+	$(BUILD) bench $(LAB) --bench peers
+	$(BUILD) bench $(LAB) --bench differential -- $(KEYS)
+	$(MEASURE) gremillion --store
 	for runs in 1 4 8; do for native in bloom ribbon; do \
-		$(SIEVE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \
+		$(MEASURE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \
 	done; done
-	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --mix 0.01,0.1,0.5,0.9
-	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --split 12
-	$(SIEVE) bench miss --keys $(KEYS) --runs leveled --cache 32 --lookups 20000
+	$(MEASURE) bench miss --keys $(KEYS) --runs 4 --mix 0.01,0.1,0.5,0.9
+	$(MEASURE) bench miss --keys $(KEYS) --runs 4 --split 12
+	$(MEASURE) bench miss --keys $(KEYS) --runs leveled --cache 32 --lookups 20000
 
 # bindgen needs libclang; ccache is recommended but optional.
 tools:

@@ -8,7 +8,6 @@ mod audits;
 mod column_families;
 mod compat;
 mod crash;
-mod differential;
 mod faults;
 mod filter_files;
 mod instances;

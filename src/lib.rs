@@ -32,13 +32,11 @@
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `rocks` -> `differential`.
+//! One module: `rocks`.
 
 // docs.rs builds with nightly and shows which items need a feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "rocksdb")]
-pub mod differential;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 

@@ -1,10 +1,10 @@
 //! Any known properties of a filter: advice that keeps its promises, or a reason.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use lsm_sieve_cli::advise::design::Design;
-use lsm_sieve_cli::advise::filter::{Advice, Wish};
 use lsm_sieve_cli::advise::front::Measured;
 use lsm_sieve_filter::math::{Bits, Items, Probes, Rate};
+use lsm_sieve_lab::advise::design::Design;
+use lsm_sieve_lab::advise::filter::{Advice, Wish};
 
 /// Reads the input as a request, and as measurements.
 pub fn run(bytes: &[u8]) {

@@ -11,33 +11,22 @@
 //! | [`trace`] | a trace, packed or not | every id or an error, never fewer ids |
 //! | [`advice`] | known properties of a filter | no panic, and no promise that is not kept |
 //!
-//! Two users: the fuzzer, which searches for inputs (`make fuzz`), and the test suite of the crate.
-//! The test suite includes this file and runs the inputs that were worth keeping, on a stable
+//! Two users: the fuzzer, which searches for inputs (`make fuzz`), and the test suites.
+//! The test suites include this file, or `plugin` alone, and run the inputs that were worth keeping, on a stable
 //! compiler: `seeds/`, written by `cargo run --bin seeds`, and `regressions/`, one for each bug.
 
 pub mod advice;
-pub mod damage;
 pub mod history;
-mod mend;
-mod meter;
-pub mod sidecar;
-pub mod snapshot;
+pub mod plugin;
 pub mod state;
-mod store;
-pub mod trace;
 
-pub use store::spread;
+pub use plugin::store::spread;
+pub use plugin::{Target, damage, sidecar, snapshot, trace};
+use plugin::{meter, store};
 
-/// A target: its name, and the function that runs an input.
-pub type Target = (&'static str, fn(&[u8]));
-
-/// All of them.
-pub const TARGETS: [Target; 7] = [
+/// Those over crates of `lab`.
+pub const LAB: [Target; 3] = [
     ("advice", advice::run),
-    ("damage", damage::run),
     ("history", history::run),
-    ("sidecar", sidecar::run),
-    ("snapshot", snapshot::run),
     ("state", state::run),
-    ("trace", trace::run),
 ];

@@ -4,9 +4,9 @@
 use super::meter;
 
 #[expect(dead_code, reason = "the store uses the rest")]
-#[path = "../../src/differential/state.rs"]
+#[path = "../../lab/differential/src/state.rs"]
 mod kept;
-#[path = "../../src/differential/record.rs"]
+#[path = "../../lab/differential/src/record.rs"]
 mod record;
 
 use kept::{State, StateError, VERSION};

@@ -12,11 +12,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use lsm_sieve::{Answer, Items, SieveDb, SieveOptions};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions};
 
-use super::verify::without_keys;
+use crate::support::damage::without_keys;
 use crate::support::database_files::{sidecars, stamps, summaries};
 use crate::support::model_db::{
     Model, absent_key, always_filtered, check_reads, check_settled, cover, fill, key, options,
@@ -155,50 +154,6 @@ fn false_negative_of_both_filters_is_found() {
     settle(&db);
     reads_until_found(|key| db.get(key).unwrap().is_some());
     recovers_from_false_negative(db, home.path(), &model);
-}
-
-/// Here a false negative does not hide a record: it returns the older one of the main file.
-#[test]
-fn differential_file_false_negative_is_found() {
-    let home = tempfile::tempdir().unwrap();
-    let settings = DifferentialOptions {
-        filters: audited(),
-        ..DifferentialOptions::default()
-    };
-    let open = || DifferentialStore::open(&options(), &settings, home.path()).unwrap();
-    let keys = || (4..4 + KEYS).map(key);
-    let family = {
-        let store = open();
-        store.load(keys().map(|key| (key, b"old"))).unwrap();
-        keys().for_each(|key| store.put(key, b"new").unwrap());
-        store.flush().unwrap();
-        cover(store.db());
-        settle(store.db());
-        store.family()
-    };
-    let summary = format!("summary-{:08x}.sieve", crc32fast::hash(family.as_bytes()));
-    without_keys(&filters(home.path()).join(summary));
-    for many in [false, true] {
-        let read = |store: &DifferentialStore, key: &[u8]| {
-            let value = match many {
-                false => store.get(key),
-                true => store.multi_get([key]).swap_remove(0),
-            };
-            value.unwrap().unwrap()
-        };
-        let store = open();
-        settle(store.db());
-        if !many {
-            let false_negatives = reads_until_found(|key| read(&store, key) == b"new");
-            assert!(false_negatives > 0);
-            assert_eq!(store.db().false_negative().unwrap().cf, family);
-        }
-        assert!(keys().all(|key| read(&store, &key) == b"new"));
-    }
-    let store = open();
-    cover(store.db());
-    assert!(keys().all(|key| store.get(key).unwrap().unwrap() == b"new"));
-    assert_eq!(store.db().false_negative(), None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use rocksdb::Options;
 use serde_json::json;
 
 use super::false_negatives::filters;
-use super::verify::without_keys;
+use crate::support::damage::without_keys;
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::environment::number_from;
 use crate::support::model_db::{

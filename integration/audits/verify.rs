@@ -4,24 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::{InspectError, SieveDb, SieveOptions};
-use lsm_sieve_format::disk::{RealDisk, publish, read_file};
-use lsm_sieve_format::format::{decode, encode};
 
+use crate::support::damage::without_keys;
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve};
-
-/// Clears all bits of a stored filter and recomputes the checksums.
-pub(crate) fn without_keys(file: &std::path::Path) {
-    let bytes = read_file(&RealDisk, file, 1 << 30).expect("a sidecar");
-    let mut sidecar = decode(&bytes).expect("a whole one");
-    for stage in &mut sidecar.stages {
-        stage.words.fill(0);
-    }
-    let bytes = encode(&sidecar).expect("it encodes as before");
-    let folder = file.parent().expect("the folder of filters");
-    let name = file.file_name().expect("a name").to_string_lossy();
-    publish(&RealDisk, folder, &name, &bytes).expect("it is stored");
-}
 
 fn read_only_filters(path: &std::path::Path) -> SieveDb {
     let settings: SieveOptions = sieve().read_only_filters(true);

@@ -86,8 +86,8 @@ fn each_command_has_a_manual_page() {
     for command in [
         "",
         "-advise",
-        "-advise-filter",
-        "-bench-miss",
+        "-advise-front",
+        "-replay",
         "-inspect",
         "-verify",
         "-man",

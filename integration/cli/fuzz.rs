@@ -13,26 +13,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::fuzz_targets::TARGETS;
 use crate::support::environment::number_from;
 use crate::support::model_db::Dice;
-
-#[expect(
-    dead_code,
-    unreachable_pub,
-    unused_imports,
-    reason = "a library: its other users are the fuzzer's programs"
-)]
-#[path = "../../fuzz/src/lib.rs"]
-mod targets;
 
 const MUTANTS: u64 = 200;
 
 /// The files of a target in a folder of `fuzz/`. A folder may be missing only if there was no bug.
 fn inputs(folder: &str, target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz")
-        .join(folder)
-        .join(target);
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let fuzz = above.find_map(|above| Some(above.join("fuzz")).filter(|it| it.is_dir()));
+    let folder = fuzz.unwrap().join(folder).join(target);
     let Ok(files) = fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -46,7 +37,7 @@ fn inputs(folder: &str, target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn seeds_and_regressions_hold() {
-    for (target, run) in targets::TARGETS {
+    for (target, run) in TARGETS {
         let seeds = inputs("seeds", target);
         assert!(seeds.len() >= 4, "{target} has {} seeds", seeds.len());
         for (path, bytes) in seeds.into_iter().chain(inputs("regressions", target)) {
@@ -63,7 +54,7 @@ fn mutants_hold() {
     println!("LSM_SIEVE_SEED={seed}");
     assert!(mutants > 0, "no mutant of no target shows nothing");
     let start = Instant::now();
-    for (target, run) in targets::TARGETS {
+    for (target, run) in TARGETS {
         let mut dice = Dice(seed);
         let seeds = inputs("seeds", target);
         for mutant in 0..mutants {
@@ -72,7 +63,7 @@ fn mutants_hold() {
         }
     }
     let (inputs, seconds) = (
-        mutants * targets::TARGETS.len() as u64,
+        mutants * TARGETS.len() as u64,
         start.elapsed().as_secs_f64(),
     );
     println!("fuzz mutants={inputs} violations=0 seconds={seconds:.1}");

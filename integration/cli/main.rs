@@ -2,19 +2,21 @@
 //! with `support`, which both use.
 
 mod advise;
-mod bench;
 mod command_line;
 mod completions_and_man;
 mod examples;
-mod figures;
 mod fuzz;
-mod gremillion;
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "a library: its other users are the fuzzer's programs"
+)]
+#[path = "../../fuzz/src/plugin.rs"]
+mod fuzz_targets;
 mod inspect_and_verify;
 mod published_traces;
 mod read_only;
-mod reorganize;
 mod replay;
-mod report_page;
 mod runner;
 #[path = "../support"]
 mod support {
@@ -22,9 +24,11 @@ mod support {
     #[expect(dead_code, reason = "the tests of the library need all of it")]
     pub(crate) mod database_files;
     pub(crate) mod environment;
+    pub(crate) mod example;
     #[expect(dead_code, reason = "the tests of the library need all of it")]
     pub(crate) mod model_db;
     pub(crate) mod requirements;
+    pub(crate) mod traces;
 }
 
 /// The command under test.

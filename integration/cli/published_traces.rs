@@ -1,20 +1,10 @@
-//! The published traces, if they are present.
+//! The published traces, if they are present: read as they were published.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use lsm_sieve_cli::workload::trace::{Format, Trace};
 
-use crate::support::requirements::skip;
-
-/// Their folder; without one the test is skipped.
-pub(crate) fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from);
-    if folder.is_none() {
-        skip("LSM_SIEVE_DATA does not name a folder of traces");
-    }
-    folder
-}
+use crate::support::traces::folder;
 
 /// The counts that were published with them.
 #[test]

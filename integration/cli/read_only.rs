@@ -1,8 +1,6 @@
 //! A database that is only read, by the command and by the library.
 
 use lsm_sieve::SieveDb;
-use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, MainFile};
-use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
 use crate::runner::json;
 use crate::support::database_files::contents;
@@ -45,17 +43,6 @@ fn log_listed_in_the_manifest_is_read_by_read_only_opens() {
             .unwrap();
         settle(&db);
         check_reads(&db, &model);
-    }
-    let store = DifferentialOptions {
-        main: MainFile::Elsewhere {
-            path: path.clone(),
-            family: DEFAULT.to_owned(),
-        },
-        ..DifferentialOptions::default()
-    };
-    let store = DifferentialStore::open(&options(), &store, home.path().join("store")).unwrap();
-    for (key, value) in &model {
-        assert_eq!(store.get(key).unwrap().as_ref(), Some(value));
     }
     assert!(contents(&path) == before, "a file has changed");
 

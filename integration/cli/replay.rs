@@ -17,8 +17,9 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::published_traces;
 use crate::runner::{command, ends_with_one_line, parsed, run, signal, started, text};
+use crate::support::database_files::contents;
+use crate::support::traces;
 
 #[test]
 fn unreadable_trace_is_refused_and_leaves_no_folder() {
@@ -79,7 +80,7 @@ fn irregular_trace_file_is_refused() {
     );
 }
 
-/// Enough ids to be at work for long, in both modes.
+/// Enough ids to be at work for long.
 fn long_trace(path: &Path) {
     let ids = (0..3_000_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20);
     let bytes: Vec<u8> = ids.flat_map(u64::to_be_bytes).collect();
@@ -91,13 +92,9 @@ fn interrupted_replay_reports_it_and_leaves_no_folder() {
     let home = tempfile::tempdir().unwrap();
     let trace = home.path().join("trace");
     long_trace(&trace);
-    let cases = [
-        ("INT", "upsert", false),
-        ("TERM", "differential", false),
-        ("INT", "upsert", true),
-    ];
-    for (name, mode, keep) in cases {
-        let scratch = home.path().join(format!("scratch-{mode}-{keep}"));
+    for (name, keep) in [("INT", false), ("TERM", false), ("INT", true)] {
+        let mode = "upsert";
+        let scratch = home.path().join(format!("scratch-{name}-{keep}"));
         fs::create_dir(&scratch).unwrap();
         let mut replay = command();
         let kept = scratch.join("kept");
@@ -170,65 +167,58 @@ fn trace_is_replayed_in_every_format_and_kept_with_db() {
     for (format, bytes) in traces {
         let trace = home.path().join(format);
         fs::write(&trace, bytes).unwrap();
-        for mode in ["upsert", "differential"] {
-            let kept = home.path().join(format!("{format}-{mode}"));
-            let output = command()
-                .args([
-                    "replay", "--json", "--format", format, "--mode", mode, "--trace",
-                ])
-                .arg(&trace)
-                .arg("--db")
-                .arg(&kept)
-                .output()
-                .unwrap();
-            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-            let report = parsed(&output);
-            assert_eq!(report["false_negatives"], 0, "{report}");
-            assert_eq!(report["mode"], mode);
-            let verified = run(["verify", "--full", kept.to_str().unwrap()]);
-            assert_eq!(
-                verified.status.code(),
-                Some(0),
-                "{}",
-                text(&verified.stderr)
-            );
-        }
+        let kept = home.path().join(format!("{format}-kept"));
+        let output = command()
+            .args([
+                "replay", "--json", "--format", format, "--mode", "upsert", "--trace",
+            ])
+            .arg(&trace)
+            .arg("--db")
+            .arg(&kept)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let report = parsed(&output);
+        assert_eq!(report["false_negatives"], 0, "{report}");
+        assert_eq!(report["mode"], "upsert");
+        let verified = run(["verify", "--full", kept.to_str().unwrap()]);
+        assert_eq!(
+            verified.status.code(),
+            Some(0),
+            "{}",
+            text(&verified.stderr)
+        );
     }
 }
 
-/// Its first record would be an id, and the store could not be opened again.
+/// Its first record would be an id, and a differential store could not be opened again.
 #[test]
-fn upserts_are_refused_for_a_differential_store() {
+fn upserts_are_refused_for_a_database_of_several_column_families() {
     let home = tempfile::tempdir().unwrap();
     let (trace, store) = (home.path().join("ids"), home.path().join("store"));
     fs::write(&trace, "1\n2\n1\n").unwrap();
-    let replayed = |mode| {
-        let mut replay = command();
-        replay.args(["replay", "--format", "lines", "--mode", mode, "--trace"]);
-        replay.arg(&trace).arg("--db").arg(&store).output().unwrap()
-    };
-    assert_eq!(replayed("differential").status.code(), Some(0));
-    let refused = replayed("upsert");
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    drop(rocksdb::DB::open_cf(&options, &store, ["main", "differential-1"]).unwrap());
+    let before = contents(&store);
+    let mut replay = command();
+    replay.args(["replay", "--format", "lines", "--mode", "upsert", "--trace"]);
+    let refused = replay.arg(&trace).arg("--db").arg(&store).output().unwrap();
     ends_with_one_line(&refused, 2, "upsert");
     assert!(text(&refused.stderr).contains("several column families"));
-    let reorganized = run(["reorganize", store.to_str().unwrap()]);
-    assert_eq!(
-        reorganized.status.code(),
-        Some(0),
-        "{}",
-        text(&reorganized.stderr)
-    );
+    assert!(contents(&store) == before, "a file has changed");
 }
 
-/// The first part of each published trace, read both ways.
+/// The first part of the published traces.
 #[test]
 fn published_traces_lose_no_key_and_keep_the_rate() {
-    let Some(folder) = published_traces::folder() else {
+    let Some(folder) = traces::folder() else {
         return;
     };
     for (name, format, mode) in [
         ("corda-vaultservice.gz", "u64be", "upsert"),
-        ("OLTP.lis.zst", "lis", "differential"),
+        ("OLTP.lis.zst", "lis", "upsert"),
         ("orm-busy.trace.xz", "u32be", "upsert"),
     ] {
         let output = command()

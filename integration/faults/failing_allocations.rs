@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb, SieveOptions};
-use lsm_sieve_classics::filter::Counting;
 use lsm_sieve_filter::filter::{Kind, Shape, Stage};
 use lsm_sieve_filter::math::Probes;
 use lsm_sieve_format::disk::{self, Disk as _, RealDisk};
@@ -27,12 +26,9 @@ use rocksdb::WriteBatch;
 
 use super::worker::{Failed, engine, sieve};
 use super::workload::key;
-use crate::support::failing_allocator::{Shortage, during};
+use crate::support::failing_allocator::{LARGE, Shortage, during, exhaust};
 
 const CHILD: &str = "LSM_SIEVE_MEMORY_CHILD";
-
-/// Allocations of this size are made for keys and contents of files alone.
-const LARGE: usize = 64 << 10;
 
 const SEGMENT: SegmentId = SegmentId::from_bytes([7; 16]);
 const KEY_SPACE: u32 = 7;
@@ -69,7 +65,7 @@ fn no_failing_allocation_ends_the_process_or_loses_a_key() {
         cases.len(),
         began.elapsed().as_secs_f64()
     );
-    assert!(cases.len() == 13 && failed > 100, "{said}");
+    assert!(cases.len() == 12 && failed > 100, "{said}");
 }
 
 /// The child half. Does nothing unless its parent started it.
@@ -80,7 +76,6 @@ fn child() {
         files(&home.path().join("files")).unwrap();
         far_too_long(&home.path().join("long")).unwrap();
         stored_without_a_copy(&home.path().join("copy")).unwrap();
-        counters().unwrap();
         database(&home.path().join("database")).unwrap();
         let in_parts = sieve().build_memory(Bits::from_bytes(8 * 50_000));
         for (name, sieve) in [
@@ -91,34 +86,6 @@ fn child() {
             written(home.path(), name, &sieve).unwrap();
         }
     }
-}
-
-/// Tries a case with every allocation failing in its turn. `case` returns an error if its result is
-/// wrong.
-fn exhaust(name: &str, mut case: impl FnMut() -> Result<(), Failed>) -> Result<(), Failed> {
-    let (mut runs, mut failed) = (0, 0);
-    for for_ever in [false, true] {
-        for nth in 0.. {
-            println!("{name}: allocation {nth}, for ever: {for_ever}");
-            let shortage = Shortage {
-                least_bytes: LARGE,
-                nth,
-                for_ever,
-            };
-            let (done, now_failed) = during(shortage, &mut case);
-            done.map_err(|error| format!("{name}, {shortage:?}: {error}"))?;
-            runs += 1;
-            failed += now_failed;
-            if now_failed == 0 {
-                break;
-            }
-        }
-    }
-    if failed == 0 {
-        return Err(format!("{name} allocates nothing").into());
-    }
-    println!("@{runs} {failed} {name}");
-    Ok(())
 }
 
 fn sidecar(identity: &Identity, subject: Subject) -> Sidecar {
@@ -287,22 +254,6 @@ fn far_too_long(folder: &Path) -> Result<(), Failed> {
         }
     }
     Ok(())
-}
-
-/// Counters are sealed as bits.
-fn counters() -> Result<(), Failed> {
-    let hasher = Identity::random(HashId::Xxh3)?.hasher();
-    let mut filter = Counting::with_rate(Items::new(KEYS.into()), Rate::ONE_PERCENT)?;
-    for index in 0..KEYS {
-        filter.insert(hasher.hash(key(index).as_ref()));
-    }
-    exhaust("seal counters", || {
-        let Ok(stage) = filter.to_stage() else {
-            return Ok(());
-        };
-        let lost = (0..KEYS).find(|&index| !stage.may_contain(hasher.hash(key(index).as_ref())));
-        lost.map_or(Ok(()), |index| Err(format!("LOST key {index}").into()))
-    })
 }
 
 fn fill(db: &SieveDb) -> Result<(), Failed> {

@@ -1,15 +1,13 @@
 //! Compares the filters of a folder with a RocksDB that does not use the plugin.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
 use lsm_sieve::SieveDb;
 use rocksdb::{DB, IteratorMode};
 
-use super::worker::{Failed, engine, open_differential, sieve};
-use super::workload::Target;
+use super::worker::{Failed, engine, sieve};
 
 /// A wait that only a hang outlasts.
 const LONG: Duration = Duration::from_secs(60);
@@ -24,8 +22,7 @@ pub(super) struct Tally {
     pub(super) keys: u64,
     /// Of these, keys that the engine holds.
     pub(super) present: u64,
-    /// Of these, keys that the filters denied, rightly; for a differential store, keys that they
-    /// denied for the differential file.
+    /// Of these, keys that the filters denied, rightly.
     pub(super) absent: u64,
 }
 
@@ -55,72 +52,6 @@ pub(super) enum CheckError {
     Engine(rocksdb::Error),
     /// A wrong answer, or none.
     Wrong(Failed),
-}
-
-/// Checks a database or a store, and returns its content.
-pub(super) fn check_target(
-    target: Target,
-    path: &Path,
-    read: impl Iterator<Item = Vec<u8>>,
-) -> Result<(Truth, Tally), CheckError> {
-    match target {
-        Target::SieveDb => {
-            let truth = truth(path).map_err(CheckError::Engine)?;
-            let tally = check_database(path, &truth, read).map_err(CheckError::Wrong)?;
-            Ok((truth, tally))
-        }
-        Target::Differential | Target::Moves => {
-            check_differential(target, path, read).map_err(|error| match plain(path) {
-                Err(engine) => CheckError::Engine(engine),
-                Ok(()) => CheckError::Wrong(error),
-            })
-        }
-    }
-}
-
-/// Whether RocksDB opens the folder.
-fn plain(path: &Path) -> Result<(), rocksdb::Error> {
-    let names = DB::list_cf(&engine(), path)?;
-    DB::open_cf(&engine(), path, names).map(drop)
-}
-
-/// Of a differential store the truth is a scan, which checks no filter. It is the same after all
-/// records were moved to the main file.
-fn check_differential(
-    target: Target,
-    path: &Path,
-    read: impl Iterator<Item = Vec<u8>>,
-) -> Result<(Truth, Tally), Failed> {
-    let store = open_differential(target, path)?;
-    let scan = || store.scan::<&[u8]>(..).collect::<Result<Truth, _>>();
-    let truth = scan()?;
-    let keys: Vec<Vec<u8>> = read.collect();
-    let mut tally = Tally::default();
-    for moved in [false, true] {
-        if moved {
-            store.reorganize(|_| ControlFlow::Continue(()))?;
-        }
-        for (key, many) in keys.iter().zip(store.multi_get(&keys)) {
-            let held = truth.get(key);
-            let unmodified = !store.may_be_modified(key);
-            let right = store.get(key)?.as_ref() == held
-                && store.get_unfiltered(key)?.as_ref() == held
-                && many?.as_ref() == held
-                && !(unmodified && store.is_modified(key)?);
-            if !right {
-                return Err(format!("LOST {}, moved: {moved}", key.escape_ascii()).into());
-            }
-            tally += Tally {
-                keys: 1,
-                present: u64::from(held.is_some()),
-                absent: u64::from(unmodified),
-            };
-        }
-        if scan()? != truth {
-            return Err("LOST by a reorganisation".into());
-        }
-    }
-    Ok((truth, tally))
 }
 
 /// Opens the database and checks every answer: at once, when every SST is covered, and after a

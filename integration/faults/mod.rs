@@ -1,9 +1,9 @@
 //! Faults from below: system calls that fail, power cuts, full disks, memory that runs out.
 //!
-//! `workload` lists the steps, `worker` carries them out, `model` knows the possible results, and
-//! `filter_check` compares the folder with a plain RocksDB afterwards. `strace` runs the worker
-//! under strace, which makes calls fail (`system_calls`) or records them (`strace_log`) for a
-//! `simulated_disk` that loses its power (`power_loss`).
+//! `target` is what the faults happen to, and lists its steps. `worker` carries them out, `model`
+//! knows the possible results, and `filter_check` compares the folder with a plain RocksDB
+//! afterwards. `strace` runs the worker under strace, which makes calls fail (`failing_calls`) or
+//! records them (`strace_log`) for a `simulated_disk` that loses its power (`power_cuts`).
 
 #![expect(
     clippy::unwrap_used,
@@ -12,14 +12,17 @@
 #![expect(clippy::print_stdout, reason = "long runs say what they found")]
 
 mod failing_allocations;
+mod failing_calls;
 mod filter_check;
 mod full_disk;
 mod model;
+mod power_cuts;
 mod power_loss;
 mod simulated_disk;
 mod strace;
 mod strace_log;
 mod system_calls;
+mod target;
 mod unreadable_ssts;
 mod worker;
 mod workload;

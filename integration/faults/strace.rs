@@ -24,8 +24,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::model::Model;
+use super::target::Target;
 use super::worker::{Failed, Worker};
-use super::workload::{KEYS_READ, Step, Target, steps};
+use super::workload::{KEYS_READ, Step};
 
 /// The target of a child, and its folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
@@ -92,11 +93,9 @@ impl ChildRun {
 
 /// The child: waits until strace is attached, works, and ends the process.
 pub(super) fn child(task: &str) -> Result<(), Failed> {
-    let (target, path) = match task.split_once(' ').ok_or("no task")? {
-        ("Front", path) => (Target::SieveDb, path.to_owned()),
-        ("Moves", path) => (Target::Moves, path.to_owned()),
-        (_, path) => (Target::Differential, path.to_owned()),
-    };
+    let (label, path) = task.split_once(' ').ok_or("no task")?;
+    let target = Target::labelled(label).ok_or("no such target")?;
+    let path = path.to_owned();
     let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let panics = output.try_clone()?;
     std::panic::set_hook(Box::new(move |panic| {
@@ -209,7 +208,7 @@ impl StartedChild {
             panics: Vec::new(),
             stderr,
         };
-        child_run.parse(&said, &steps(target))?;
+        child_run.parse(&said, &target.steps())?;
         Ok(child_run)
     }
 }

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use super::strace;
+use super::target::Target;
 use super::worker::Failed;
-use super::workload::Target;
 
 /// The calls that change files, or make changes durable.
 const CALLS: &str =

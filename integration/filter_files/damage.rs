@@ -23,6 +23,7 @@ use lsm_sieve::{OpenError, SieveDb, VerifyReport};
 use lsm_sieve_format::format;
 use rocksdb::{DB, Options};
 
+use crate::support::damage::damaged_variants;
 use crate::support::database_files::{copy, sidecars, stamps, summaries};
 use crate::support::model_db::{
     Dice, Model, check_reads, check_settled, cover, fill, options, settle, sieve,
@@ -86,24 +87,6 @@ fn verify_frozen(path: &Path) -> VerifyReport {
     let db = SieveDb::open(&settings(), &sieve().read_only_filters(true), path).unwrap();
     settle(&db);
     db.verify(true).unwrap()
-}
-
-/// Ways to damage a file: its bytes replaced by others.
-pub(crate) fn damaged_variants(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
-    let mut kinds = vec![("emptied".to_owned(), Vec::new())];
-    for _ in 0..3 {
-        let length = dice.below(bytes.len() as u64) as usize;
-        kinds.push((format!("cut to {length}"), bytes[..length].to_vec()));
-    }
-    for _ in 0..4 {
-        let bit = dice.below(bytes.len() as u64 * 8) as usize;
-        let mut flipped = bytes.to_vec();
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        kinds.push((format!("bit {bit} flipped"), flipped));
-    }
-    kinds.push(("lengthened".to_owned(), [bytes, b"\0"].concat()));
-    kinds.push(("zeroed".to_owned(), vec![0; bytes.len()]));
-    kinds
 }
 
 /// The same file as a later version might write it, with a right checksum.

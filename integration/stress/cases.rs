@@ -4,33 +4,11 @@
 //! `LSM_SIEVE_SEED=n` repeats the fresh part of a run. `integration/stress/regressions` has cases that
 //! failed once, shortened: all of them must pass.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers as well"
-)]
-
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::runner::{is_refused, json, parsed, run, text};
-
-/// Runs cases from a seed on. All must pass.
-fn passes(arguments: &[&str]) -> Value {
-    let report = json(arguments);
-    assert_eq!(report["violations"], 0, "{report}");
-    assert_eq!(report["lost_reads"], 0, "{report}");
-    assert!(report["finding"].is_null(), "{report}");
-    report
-}
-
-fn count(report: &Value, name: &str) -> u64 {
-    report[name]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{name} in {report}"))
-}
+use crate::harness::{case_file, count, is_found_and_shrunk, passes};
+use crate::runner::is_refused;
 
 #[test]
 fn cases_from_a_fixed_seed_pass() {
@@ -78,16 +56,7 @@ fn regression_cases_pass() {
     assert!(replayed > 0, "no case was found");
 }
 
-/// A case of a few steps in a file.
-fn case_file(lines: &str) -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(lines.as_bytes()).unwrap();
-    file
-}
-
 const SIEVE: &str = r#"{"sieve":{"keys":{"shape":"mixed","count":300,"seed":1},"front":{"summary":{"rate":0.5},"segments":null,"expected_keys":8,"budget_bits":null,"keyed":true},"database":["max_background_jobs=4","enable_pipelined_write=true"],"families":[["write_buffer_size=65536"],["compression=kNoCompression"],[],["num_levels=3"]]}}"#;
-
-const DIFFERENTIAL: &str = r#"{"differential":{"keys":{"shape":"fixed","count":300,"seed":1},"front":{"summary":{"rate":0.5},"segments":null,"expected_keys":8,"budget_bits":null,"keyed":true},"engine":["max_background_jobs=4"],"fixed":[128,2],"ask_main":true,"batch_bytes":64}}"#;
 
 /// Many steps with one injected fault: the model receives a write that the database does not.
 fn faulty_sieve() -> String {
@@ -109,43 +78,9 @@ fn faulty_sieve() -> String {
     lines.join("\n")
 }
 
-fn faulty_differential() -> String {
-    let mut lines = vec![DIFFERENTIAL.to_owned()];
-    let put = |key: u64| format!(r#"{{"put":{{"key":{key},"number":{key}}}}}"#);
-    lines.extend((0..100).map(|key| put(key * 2)));
-    lines.push(r#"{"lie":{"key":3}}"#.to_owned());
-    lines.push(r#""freeze""#.to_owned());
-    lines.push(r#"{"reorganize":{"stop_after":null}}"#.to_owned());
-    lines.extend((0..100).map(|key| put(key * 2)));
-    lines.join("\n")
-}
-
-/// A lost read is found, reported and shrunk to the faulty step and the steps that it needs, and
-/// the short case fails again.
 #[test]
 fn injected_lost_write_is_found_and_shrunk() {
-    for (case, steps) in [(faulty_sieve(), 2), (faulty_differential(), 2)] {
-        let file = case_file(&case);
-        let path = file.path().to_str().unwrap();
-        let output = run(["--json", "--replay", path]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("--replay"), "{said}");
-        let report = parsed(&output);
-        assert_eq!(report["lost_reads"], 1, "{report}");
-        let short = report["finding"]["case"].as_str().unwrap();
-        let lines: Vec<&str> = short.lines().collect();
-        assert!(lines.len() <= 1 + steps, "{short}");
-        assert!(lines.iter().any(|line| line.contains("lie")), "{short}");
-        assert!(!short.contains("max_background_jobs"), "{short}");
-        let again = case_file(short);
-        let output = run(["--replay", again.path().to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-        assert!(
-            text(&output.stdout).contains("lie"),
-            "the table shows the case"
-        );
-    }
+    is_found_and_shrunk(&faulty_sieve(), 2);
 }
 
 #[test]

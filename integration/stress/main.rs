@@ -1,6 +1,7 @@
 //! The tests of the command `lsm-sieve-stress`.
 
 mod cases;
+mod harness;
 #[expect(dead_code, reason = "the tests of another command need all of it")]
 #[path = "../cli/runner.rs"]
 mod runner;

@@ -7,9 +7,15 @@
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::error::Error;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+/// Allocations of this size are made for keys and contents of files alone.
+pub(crate) const LARGE: usize = 64 << 10;
+
+type Failed = Box<dyn Error + Send + Sync>;
 
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
@@ -44,6 +50,38 @@ pub(crate) fn during<T>(shortage: Shortage, work: impl FnOnce() -> T) -> (T, u64
     let done = work();
     LEAST_BYTES.store(usize::MAX, Relaxed);
     (done, FAILED.load(Relaxed))
+}
+
+/// Tries a case with every allocation failing in its turn. `case` returns an error if its result is
+/// wrong.
+#[expect(clippy::print_stdout, reason = "its parent counts the cases")]
+pub(crate) fn exhaust(
+    name: &str,
+    mut case: impl FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let (mut runs, mut failed) = (0, 0);
+    for for_ever in [false, true] {
+        for nth in 0.. {
+            println!("{name}: allocation {nth}, for ever: {for_ever}");
+            let shortage = Shortage {
+                least_bytes: LARGE,
+                nth,
+                for_ever,
+            };
+            let (done, now_failed) = during(shortage, &mut case);
+            done.map_err(|error| format!("{name}, {shortage:?}: {error}"))?;
+            runs += 1;
+            failed += now_failed;
+            if now_failed == 0 {
+                break;
+            }
+        }
+    }
+    if failed == 0 {
+        return Err(format!("{name} allocates nothing").into());
+    }
+    println!("@{runs} {failed} {name}");
+    Ok(())
 }
 
 fn fails(size: usize) -> bool {

@@ -8,7 +8,7 @@ pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;
 ///
 /// If the manifest tracks WALs and the options do not, RocksDB 11.8.1 removes them from the
 /// manifest. Its read-only instance cannot, and dereferences a null pointer.
-pub(crate) fn read_only(options: &rocksdb::Options) -> rocksdb::Options {
+pub fn read_only(options: &rocksdb::Options) -> rocksdb::Options {
     let mut options = options.clone();
     options.set_track_and_verify_wals_in_manifest(true);
     options

@@ -26,12 +26,15 @@ mod report;
 pub(crate) mod tests;
 
 pub use binding::Engine;
-pub(crate) use binding::read_only;
-pub(crate) use db::CfReader;
+#[doc(hidden)]
+pub use binding::read_only;
+#[doc(hidden)]
+pub use db::CfReader;
 pub use db::{Builder, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, OpenError};
 pub use hooks::RawDb;
-pub(crate) use hooks::drops_entries;
+#[doc(hidden)]
+pub use hooks::drops_entries;
 pub use hooks::sieve::Sieve;
 pub use options::{FilterMemory, Isolation, SieveOptions};
 pub use report::{

@@ -399,7 +399,9 @@ impl SieveOptions {
         self.read_only_filters
     }
 
-    pub(crate) fn audit_one_in(&self) -> Option<u32> {
+    /// What [`SieveOptions::audit`] was told.
+    #[doc(hidden)]
+    pub fn audit_one_in(&self) -> Option<u32> {
         self.filters.audit_one_in()
     }
 

@@ -1,23 +1,34 @@
-//! The parts of the command `lsm-sieve`, for its tests, its examples and the workspace's tools.
+//! The parts of the command `lsm-sieve`, for its tests, its examples, the workspace's tools and the
+//! command of `lab`.
 //!
 //! This crate is not part of the library and makes no promise of stability.
 //!
 //! # Map
 //!
 //! Each module uses only what stands before it:
-//! [`advise`] -> [`chart`] -> [`workload`] -> `outcome` -> `output` -> `progress`.
+//! [`advise`] -> [`workload`] -> `outcome` -> `output` -> `progress` -> `output_file` ->
+//! `database_folder` -> `engine` -> `weight` -> `replaying`.
 
 pub mod advise;
-pub mod chart;
+#[doc(hidden)]
+pub mod database_folder;
+#[cfg(feature = "rocksdb")]
+#[doc(hidden)]
+pub mod engine;
 #[doc(hidden)]
 pub mod outcome;
 #[doc(hidden)]
 pub mod output;
 #[doc(hidden)]
+pub mod output_file;
+#[doc(hidden)]
 pub mod progress;
+#[cfg(feature = "rocksdb")]
+#[doc(hidden)]
+pub mod replaying;
+#[cfg(feature = "rocksdb")]
+#[doc(hidden)]
+pub mod weight;
 pub mod workload;
 
-#[cfg(feature = "rocksdb")]
-use lsm_sieve::differential;
-use lsm_sieve_classics::{filter, math};
-use lsm_sieve_filter::hash;
+use lsm_sieve_filter::math;

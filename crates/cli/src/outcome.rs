@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use crate::workload::replay::Counts;
+
 /// Why a command ends without the exit code 0. Any error becomes [`Stop::Input`].
 pub enum Stop {
     /// The command did its work and found something that must not happen: exit code 1.
@@ -37,6 +39,16 @@ impl Stop {
         // If this fails, the error cannot be reported anywhere.
         let _ = writeln!(io::stderr(), "lsm-sieve: {line}");
         ExitCode::from(code)
+    }
+}
+
+/// A present key that was answered *absent* is a finding: it must never happen.
+pub fn lost(counts: &Counts) -> Result<(), Stop> {
+    match counts.false_negatives {
+        0 => Ok(()),
+        lost => Err(Stop::Finding(format!(
+            "{lost} present keys were answered absent: do not use these filters, and report this"
+        ))),
     }
 }
 

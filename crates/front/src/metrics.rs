@@ -13,6 +13,7 @@ use crate::health::CfHealth;
 
 /// Whether a metric only grows.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Kind {
     Counter,
     Gauge,
@@ -37,6 +38,7 @@ pub const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
 pub const DISTRUSTED: &str = "lsm_sieve_distrusted";
 
 /// Every metric: its name, its kind, and its description.
+#[doc(hidden)]
 pub const NAMES: [(&str, Kind, &str); 16] = [
     (
         LOOKUPS,

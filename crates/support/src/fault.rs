@@ -127,11 +127,11 @@ faults! {
     /// A filter beyond its budget drops keys instead of answering *maybe*.
     KeysDroppedOverBudget => "filter::",
     /// A counter at its maximum is decremented, though it may stand for more.
-    SaturatedCounterDecremented => "filter::",
+    SaturatedCounterDecremented => "lab/classics filter::",
     /// A fold keeps one line of each pair.
     HalfFolded => "filter::",
     /// A sliding window drops its newest generation instead of its oldest.
-    NewestGenerationDropped => "filter::",
+    NewestGenerationDropped => "lab/classics filter::",
     // ---- the readers' lock
     /// A writer drops the old value while readers may still use it.
     WriterDoesNotWait => "rcu::",
@@ -545,41 +545,41 @@ faults! {
     LastOfSpanLeftOut => "reads::scans::a_backward",
     // ---- the differential store
     /// A deletion is not recorded in the differential file, so the main file's value reappears.
-    DeleteNotRecorded => "differential::truncated_log",
+    DeleteNotRecorded => "lab/differential differential::truncated_log",
     /// What was moved is noted before it is durable.
-    NotedBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
+    NotedBeforeDurable => "lab/differential faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A generation is dropped before it is durable that it was moved.
-    DroppedBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
+    DroppedBeforeDurable => "lab/differential faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A generation takes records before it is durable that there is one.
-    FrozenBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
+    FrozenBeforeDurable => "lab/differential faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// Records are loaded before it is durable that a generation is moved again.
-    LoadedBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
+    LoadedBeforeDurable => "lab/differential faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A fixed filter is not refilled when its store is opened.
-    FixedFilterNotRefilled => "differential::random_operations::store_with_a_fixed_filter_matches_its_model",
+    FixedFilterNotRefilled => "lab/differential differential::random_operations::store_with_a_fixed_filter_matches_its_model",
     /// A fixed filter is refilled up to a record that cannot be read.
-    RefillStopsShort => "differential::damage::fixed_filter_is_not_built_from_an_unreadable_sst",
+    RefillStopsShort => "lab/differential differential::damage::fixed_filter_is_not_built_from_an_unreadable_sst",
     /// A record is there before its key is in a fixed filter.
-    FilterAfterRecord => "differential::concurrency::visible_record_stays_visible_with_a_fixed",
+    FilterAfterRecord => "lab/differential differential::concurrency::visible_record_stays_visible_with_a_fixed",
     /// A write does not wait for the disk, though it was told to.
-    WritesNotSynced => "differential::counters::with_sync",
+    WritesNotSynced => "lab/differential differential::counters::with_sync",
     /// Writers go on writing into a generation that is being moved.
-    WritesIntoFrozen => "differential::truncated_log",
+    WritesIntoFrozen => "lab/differential differential::truncated_log",
     /// A generation is frozen while a record is being written to it.
-    FrozenBeneathAWrite => "differential::store::",
+    FrozenBeneathAWrite => "lab/differential store::",
     /// Records are loaded while others are moved.
-    LoadsBesideMoves => "differential::store::",
+    LoadsBesideMoves => "lab/differential store::",
     /// Generations are created and dropped while a checkpoint is made.
-    CopiedBesideChanges => "differential::store::",
+    CopiedBesideChanges => "lab/differential store::",
     /// A generation ends for its move where it cannot be read.
-    MoveStopsShort => "differential::damage::unreadable_generation_is_not_dropped",
+    MoveStopsShort => "lab/differential differential::damage::unreadable_generation_is_not_dropped",
     /// After an interruption the move goes on behind the last key but one batch.
-    MoveSkipsAKey => "differential::interrupted_reorganization",
+    MoveSkipsAKey => "lab/differential differential::interrupted_reorganization",
     /// A batch of a move may be full without a record, which looks like the end.
-    BatchFullWhenEmpty => "differential::interrupted_reorganization::batches_of_any_size",
+    BatchFullWhenEmpty => "lab/differential differential::interrupted_reorganization::batches_of_any_size",
     /// A snapshot uses a list of generations from before its own time.
-    ListOfAnotherMoment => "differential::snapshot",
+    ListOfAnotherMoment => "lab/differential snapshot::",
     /// A file ends for a scan where it cannot be read.
-    ScanStopsShort => "differential::damage::scan_reports_where_it_cannot_read_on",
+    ScanStopsShort => "lab/differential differential::damage::scan_reports_where_it_cannot_read_on",
     // ---- filters before other stores
     /// A state is named by the number of its commit alone, which comes back after a crash.
     StateNamedByNumber => "stores kv::",
@@ -640,7 +640,7 @@ faults! {
     /// The filter of a follower that is gone goes on to deny.
     FilterOutlivesFollower => "stores feed::",
     /// A store that lost its state is taken for a new one.
-    MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
+    MissingStateRecreated => "lab/differential differential::refusals::store_without_its_state_is_refused",
     // ---- SlateDB
     /// A batch asks the filters of its checkpoint, and reads the newest one.
     BatchReadsNewest => "stores/slatedb moves::",

@@ -9,14 +9,14 @@ use std::path::Path;
 
 use arbitrary::Unstructured;
 use lsm_sieve_format::format;
-use lsm_sieve_fuzz::{TARGETS, damage, state, trace};
+use lsm_sieve_fuzz::{LAB, damage, plugin, state, trace};
 
 /// Choices of these lengths: few steps, and many.
 const LENGTHS: [usize; 6] = [40, 100, 250, 600, 1_500, 4_000];
 const SIDECARS: u64 = 16;
 
 fn main() -> io::Result<()> {
-    for (target, _) in TARGETS {
+    for (target, _) in plugin::TARGETS.into_iter().chain(LAB) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("seeds")
             .join(target);

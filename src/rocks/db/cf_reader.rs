@@ -2,7 +2,7 @@
 //!
 //! Callers of [`SieveDb`](crate::rocks::SieveDb) look up a handle by name, behind a lock, and each call
 //! finds the filters by the handle. A caller that keeps reading one column family holds this
-//! instead.
+//! instead. Not for users: the differential store of `lab` does.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::lookup::{self, Verdict};
 
 /// A column family, its engine, which it keeps open, and its filters, if it has any.
-pub(crate) struct CfReader {
+pub struct CfReader {
     handle: CfHandle,
     cf_filter: Option<Arc<CfFilter>>,
 }
 
 impl CfReader {
     /// The column family with this name, without filters; `None` if there is no such column family.
-    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
+    pub fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
         let handle = CfHandle::new(engine, name)?;
         Some(Self {
             handle,
@@ -34,7 +34,7 @@ impl CfReader {
     }
 
     /// The column family with its filters.
-    pub(crate) fn behind(self, cf_filter: Arc<CfFilter>) -> Self {
+    pub fn behind(self, cf_filter: Arc<CfFilter>) -> Self {
         Self {
             cf_filter: Some(cf_filter),
             ..self
@@ -42,25 +42,26 @@ impl CfReader {
     }
 
     /// The column family without its filters.
-    pub(crate) fn without_filters(self) -> Self {
+    pub fn without_filters(self) -> Self {
         Self {
             cf_filter: None,
             ..self
         }
     }
 
-    pub(crate) fn handle(&self) -> &impl AsColumnFamilyRef {
+    /// The handle.
+    pub fn handle(&self) -> &impl AsColumnFamilyRef {
         &self.handle
     }
 
     /// Begins to flush the memtables; waits for nothing.
-    pub(crate) fn begin_flush(&self) -> Result<(), String> {
+    pub fn begin_flush(&self) -> Result<(), String> {
         hooks::begin_flush(&self.handle)
     }
 
     /// False only if the filters deny the key; never audited.
     #[inline]
-    pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
+    pub fn may_contain(&self, key: &[u8]) -> bool {
         match &self.cf_filter {
             Some(cf_filter) => matches!(lookup::check_all(&**cf_filter, key), Some(Verdict::Maybe)),
             None => true,
@@ -70,7 +71,7 @@ impl CfReader {
     /// False only if the filters deny the key; a sample is audited. Must not be called within a
     /// read of a published value.
     #[inline]
-    pub(crate) fn may_contain_audited(&self, key: &[u8]) -> bool {
+    pub fn may_contain_audited(&self, key: &[u8]) -> bool {
         match &self.cf_filter {
             Some(cf_filter) => !lookup::answer(&**cf_filter, key).is_absent(),
             None => true,
@@ -78,13 +79,13 @@ impl CfReader {
     }
 
     /// Whether an audit finds no key that the filters deny.
-    pub(crate) fn audit_negative(&self, key: &[u8]) -> bool {
+    pub fn audit_negative(&self, key: &[u8]) -> bool {
         let cf_filter = self.cf_filter.as_ref();
         cf_filter.is_none_or(|cf_filter| cf_filter.audit_negative(key))
     }
 
     /// The indexes of the keys that pass the filters, ascending; a sample of the others is audited.
-    pub(crate) fn candidate_indexes(&self, keys: &[&[u8]]) -> Vec<usize> {
+    pub fn candidate_indexes(&self, keys: &[&[u8]]) -> Vec<usize> {
         match &self.cf_filter {
             Some(cf_filter) => cf_filter.candidate_indexes(keys),
             None => (0..keys.len()).collect(),
@@ -92,20 +93,20 @@ impl CfReader {
     }
 
     /// Whether the summary filter covers every SST.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.cf_filter
             .as_ref()
             .is_some_and(|cf_filter| cf_filter.is_complete())
     }
 
     /// The hasher of the filters.
-    pub(crate) fn hasher(&self) -> Option<KeyHasher> {
+    pub fn hasher(&self) -> Option<KeyHasher> {
         self.cf_filter.as_ref().map(|cf_filter| cf_filter.hasher())
     }
 
     /// The keys of the summary filter, its size and its predicted false-positive rate. Without
     /// filters, it has no keys and every key passes.
-    pub(crate) fn summary(&self) -> (Items, Bits, f64) {
+    pub fn summary(&self) -> (Items, Bits, f64) {
         match &self.cf_filter {
             Some(cf_filter) => {
                 let summary = cf_filter.view().summary;
@@ -116,7 +117,7 @@ impl CfReader {
     }
 
     /// The engine's value.
-    pub(crate) fn fetch(
+    pub fn fetch(
         &self,
         key: &[u8],
         options: &ReadOptions,
@@ -127,7 +128,7 @@ impl CfReader {
 
     /// The engine's value of a key that passed the filters. Records whether it was a false
     /// positive.
-    pub(crate) fn read(
+    pub fn read(
         &self,
         key: &[u8],
         options: &ReadOptions,
@@ -140,7 +141,7 @@ impl CfReader {
     }
 
     /// [`CfReader::read`] for several keys, in their order.
-    pub(crate) fn read_many(
+    pub fn read_many(
         &self,
         keys: &[&[u8]],
         options: &ReadOptions,
@@ -160,10 +161,7 @@ impl CfReader {
     }
 
     /// An iterator over the whole column family; it uses no filter of this crate.
-    pub(crate) fn iterate(
-        &self,
-        mut options: ReadOptions,
-    ) -> DBRawIteratorWithThreadMode<'_, Engine> {
+    pub fn iterate(&self, mut options: ReadOptions) -> DBRawIteratorWithThreadMode<'_, Engine> {
         // With a prefix extractor of the user's, a search would end at the first prefix that it
         // rules out.
         options.set_total_order_seek(true);
@@ -173,7 +171,7 @@ impl CfReader {
     }
 
     /// An integer property of the column family; 0 if the engine has none.
-    pub(crate) fn property(&self, name: &rocksdb::properties::PropName) -> Result<u64, Error> {
+    pub fn property(&self, name: &rocksdb::properties::PropName) -> Result<u64, Error> {
         let engine = self.handle.engine();
         Ok(engine
             .property_int_value_cf(&self.handle, name)?

@@ -76,7 +76,8 @@ impl<T: ThreadMode> SieveDb<T> {
 
 impl SieveDb {
     /// A reader of a column family for frequent use: its handle and filters are looked up once.
-    pub(crate) fn cf(&self, name: &str) -> Option<CfReader> {
+    #[doc(hidden)]
+    pub fn cf(&self, name: &str) -> Option<CfReader> {
         let cf = CfReader::new(&self.engine, name)?;
         Some(match self.cf_filters().get(hooks::cf_id(cf.handle())) {
             Some(cf_filter) => cf.behind(cf_filter),

@@ -11,7 +11,7 @@ pub(in crate::rocks) mod reads;
 mod transaction;
 
 pub use builder::Builder;
-pub(crate) use cf_reader::CfReader;
+pub use cf_reader::CfReader;
 use transaction::Transactions;
 pub use transaction::{Transaction, TransactionSettings};
 
@@ -224,6 +224,7 @@ impl<T: ThreadMode> SieveDb<T> {
     }
 }
 
+#[cfg(test)]
 impl SieveDb {
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine

@@ -207,7 +207,7 @@ pub(crate) fn transactions_refusal(options: &impl AsOptions) -> Option<String> {
 
 /// Whether a compaction may drop or change entries by a compaction filter, or whole SSTs may
 /// expire.
-pub(crate) fn drops_entries(options: &Options) -> bool {
+pub fn drops_entries(options: &Options) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.

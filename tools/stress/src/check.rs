@@ -7,34 +7,34 @@ use serde::Serialize;
 
 /// The operations, all with right results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Tally {
+pub struct Tally {
     /// Keys written, and keys read and compared with the model, once for each way to read.
-    pub(super) operations: u64,
+    pub operations: u64,
     /// The reads among them.
-    pub(super) reads: u64,
+    pub reads: u64,
     /// Reads that had to find a value, by the versions written before and begun after.
-    pub(super) must_exist: u64,
+    pub must_exist: u64,
     /// Reads that had to find nothing.
-    pub(super) must_not_exist: u64,
+    pub must_not_exist: u64,
     /// Reads beside a write, which may find a value or nothing.
-    pub(super) either: u64,
+    pub either: u64,
     /// Keys that the filters denied, and that the engine, read past them, did not have either.
-    pub(super) checked_negatives: u64,
+    pub checked_negatives: u64,
     /// Absent keys that the filters did not deny.
     #[serde(rename = "let_by")]
-    pub(super) false_positives: u64,
+    pub false_positives: u64,
     /// Entries of SSTs for which `verify` probed the filters.
-    pub(super) entries_verified: u64,
+    pub entries_verified: u64,
     /// The number of times that a database was opened.
-    pub(super) opened: u64,
+    pub opened: u64,
 }
 
 impl Tally {
-    pub(super) fn wrote(&mut self, keys: usize) {
+    pub fn wrote(&mut self, keys: usize) {
         self.operations += keys as u64;
     }
 
-    pub(super) fn read(&mut self, certainty: Certainty) {
+    pub fn read(&mut self, certainty: Certainty) {
         self.operations += 1;
         self.reads += 1;
         let count = match certainty {
@@ -48,7 +48,7 @@ impl Tally {
 
 /// What was known about a key that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Certainty {
+pub enum Certainty {
     MustExist,
     MustNotExist,
     Either,
@@ -56,7 +56,7 @@ pub(super) enum Certainty {
 
 impl Certainty {
     /// The certainty for a key that no other thread writes.
-    pub(super) const fn of(expected: Option<u64>) -> Self {
+    pub const fn of(expected: Option<u64>) -> Self {
         match expected {
             Some(_) => Self::MustExist,
             None => Self::MustNotExist,
@@ -80,21 +80,21 @@ impl AddAssign for Tally {
 
 /// A wrong result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Violation {
+pub struct Violation {
     /// Whether a key that exists was not found.
-    pub(super) lost: bool,
-    pub(super) what: String,
+    pub lost: bool,
+    pub what: String,
 }
 
 impl Violation {
-    pub(super) fn lost(what: impl Into<String>) -> Self {
+    pub fn lost(what: impl Into<String>) -> Self {
         Self {
             lost: true,
             what: what.into(),
         }
     }
 
-    pub(super) fn other(what: impl Into<String>) -> Self {
+    pub fn other(what: impl Into<String>) -> Self {
         Self {
             lost: false,
             what: what.into(),
@@ -103,7 +103,7 @@ impl Violation {
 
     /// Whether the disk was full, in the words of RocksDB and of the system. A lost key is lost all
     /// the same.
-    pub(super) fn is_a_full_disk(&self) -> bool {
+    pub fn is_a_full_disk(&self) -> bool {
         !self.lost && self.what.contains("No space left on device")
     }
 }
@@ -121,7 +121,7 @@ impl<E: Error + 'static> From<E> for Violation {
     }
 }
 
-pub(super) type Checked = Result<(), Violation>;
+pub type Checked = Result<(), Violation>;
 
 #[cfg(test)]
 mod tests {

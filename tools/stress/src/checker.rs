@@ -22,12 +22,12 @@ use super::step::{Api, KeyRange, Update};
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A family's handle, looked up once.
-pub(super) type Handle<'a> = Arc<BoundColumnFamily<'a>>;
+pub type Handle<'a> = Arc<BoundColumnFamily<'a>>;
 
-pub(super) struct Checker<'a> {
-    pub(super) db: &'a SieveDb,
-    pub(super) settings: &'a Settings,
-    pub(super) keys: &'a KeySpace,
+pub struct Checker<'a> {
+    pub db: &'a SieveDb,
+    pub settings: &'a Settings,
+    pub keys: &'a KeySpace,
     handles: [Option<Handle<'a>>; FAMILIES.len()],
     plain: ReadOptions,
 }
@@ -40,7 +40,7 @@ struct Family<'g, 'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(db: &'a SieveDb, settings: &'a Settings, keys: &'a KeySpace) -> Self {
+    pub fn new(db: &'a SieveDb, settings: &'a Settings, keys: &'a KeySpace) -> Self {
         Self {
             db,
             settings,
@@ -51,11 +51,11 @@ impl<'a> Checker<'a> {
     }
 
     /// Looks up the handle of a family that was created or dropped.
-    pub(super) fn refresh_handle(&mut self, family: usize) {
+    pub fn refresh_handle(&mut self, family: usize) {
         self.handles[family] = self.db.cf_handle(FAMILIES[family]);
     }
 
-    pub(super) fn handle(&self, family: usize) -> Option<&Handle<'a>> {
+    pub fn handle(&self, family: usize) -> Option<&Handle<'a>> {
         self.handles.get(family)?.as_ref()
     }
 
@@ -68,7 +68,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The first key and the one after the last, in the family's order, and the ranks between them.
-    pub(super) fn bounds(&self, keys: &KeyRange) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
+    pub fn bounds(&self, keys: &KeyRange) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
         let space = self.keys;
         let to = keys.from.checked_add(keys.count)?;
         self.settings.families.get(keys.family)?;
@@ -81,7 +81,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The updates whose families exist, as one batch.
-    pub(super) fn batch_of<'u>(&self, updates: impl IntoIterator<Item = &'u Update>) -> WriteBatch {
+    pub fn batch_of<'u>(&self, updates: impl IntoIterator<Item = &'u Update>) -> WriteBatch {
         let mut batch = WriteBatch::default();
         for update in updates {
             let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
@@ -98,7 +98,7 @@ impl<'a> Checker<'a> {
     }
 
     /// One update in a transaction, if its family exists.
-    pub(super) fn update_in(&self, transaction: &Transaction<'_>, update: &Update) -> Checked {
+    pub fn update_in(&self, transaction: &Transaction<'_>, update: &Update) -> Checked {
         let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
         else {
             return Ok(());
@@ -112,7 +112,7 @@ impl<'a> Checker<'a> {
 
     /// Writes the updates in a transaction, which reads each key before and after it. Returns false
     /// as [`commit`] does.
-    pub(super) fn transact(
+    pub fn transact(
         &self,
         updates: &[Update],
         model: &Model,
@@ -156,7 +156,7 @@ impl<'a> Checker<'a> {
 
     /// Writes an SST file outside the database, without the plugin. The updates are of one family,
     /// sorted by rank.
-    pub(super) fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
+    pub fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
         let options = self.settings.family(family)?;
         let mut writer = SstFileWriter::create(&options);
         writer.open(path)?;
@@ -178,7 +178,7 @@ impl<'a> Checker<'a> {
     /// Runs an ingestion until it succeeds. With `atomic_flush`, RocksDB 11.8.1 may go on before
     /// its own flush has ended, and find memtables that it does not expect. It then returns an
     /// error and has changed nothing.
-    pub(super) fn ingest(&self, ingest: impl Fn(&SieveDb) -> Result<(), Error>) -> Checked {
+    pub fn ingest(&self, ingest: impl Fn(&SieveDb) -> Result<(), Error>) -> Checked {
         loop {
             match ingest(self.db) {
                 Err(error) if error.kind() == ErrorKind::TryAgain => thread::sleep(RETRY_PAUSE),
@@ -190,13 +190,7 @@ impl<'a> Checker<'a> {
     // -------------------------------------------------------------- keys
 
     /// Reads neighbouring keys; none if the family does not exist.
-    pub(super) fn read(
-        &self,
-        model: &Model,
-        keys: &KeyRange,
-        api: Api,
-        tally: &mut Tally,
-    ) -> Checked {
+    pub fn read(&self, model: &Model, keys: &KeyRange, api: Api, tally: &mut Tally) -> Checked {
         let Some(family) = self.family(keys.family, model) else {
             return Ok(());
         };
@@ -279,7 +273,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Reads keys in a snapshot, and compares them with the model of its time.
-    pub(super) fn read_at(
+    pub fn read_at(
         &self,
         snapshot: &Snapshot<'_>,
         model: &Model,
@@ -386,13 +380,7 @@ impl<'a> Checker<'a> {
     // -------------------------------------------------------------- ranges
 
     /// Neighbouring records by a new iterator, in either direction.
-    pub(super) fn scan(
-        &self,
-        model: &Model,
-        keys: &KeyRange,
-        back: bool,
-        tally: &mut Tally,
-    ) -> Checked {
+    pub fn scan(&self, model: &Model, keys: &KeyRange, back: bool, tally: &mut Tally) -> Checked {
         let (Some(family), Some(key)) = (self.family(keys.family, model), self.keys.get(keys.from))
         else {
             return Ok(());
@@ -448,7 +436,7 @@ impl<'a> Checker<'a> {
     // -------------------------------------------------------------- all
 
     /// Every key of every family, by `multi_get` and by iterators.
-    pub(super) fn agree(&self, model: &Model, tally: &mut Tally) -> Checked {
+    pub fn agree(&self, model: &Model, tally: &mut Tally) -> Checked {
         for index in model.existing() {
             let Some(family) = self.family(index, model) else {
                 let name = FAMILIES[index];
@@ -480,7 +468,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Every filter against the raw keys of its SST.
-    pub(super) fn verify(&self, tally: &mut Tally) -> Checked {
+    pub fn verify(&self, tally: &mut Tally) -> Checked {
         let report = self.db.verify(true)?;
         tally.entries_verified += report.entries_checked;
         match report.lost.first() {
@@ -492,7 +480,7 @@ impl<'a> Checker<'a> {
 
 /// Commits a transaction. Returns false if nothing was committed because the memtables needed for
 /// the conflict check are gone.
-pub(super) fn commit(transaction: Transaction<'_>) -> Result<bool, Violation> {
+pub fn commit(transaction: Transaction<'_>) -> Result<bool, Violation> {
     match transaction.commit() {
         Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
         committed => Ok(committed.map(|()| true)?),
@@ -500,7 +488,7 @@ pub(super) fn commit(transaction: Transaction<'_>) -> Result<bool, Violation> {
 }
 
 /// For iterators that skip no prefix.
-pub(super) fn everything() -> ReadOptions {
+pub fn everything() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_total_order_seek(true);
     options

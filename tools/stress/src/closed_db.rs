@@ -24,7 +24,7 @@ use super::step::{OfflineEvent, Update};
 type FamilyOptions = Vec<(&'static str, Options)>;
 
 /// The options of a database and of the families in the model.
-pub(super) fn options(
+pub fn options(
     settings: &Settings,
     model: &Model,
 ) -> Result<(Options, FamilyOptions), rocksdb::Error> {
@@ -34,7 +34,7 @@ pub(super) fn options(
 }
 
 /// Opens a database with the families in the model.
-pub(super) fn open(
+pub fn open(
     settings: &Settings,
     sieve: &SieveOptions,
     path: &Path,
@@ -48,17 +48,17 @@ pub(super) fn open(
 }
 
 /// A closed database and its model.
-pub(super) struct ClosedDb<'a> {
-    pub(super) path: &'a Path,
-    pub(super) settings: &'a Settings,
-    pub(super) sieve: &'a SieveOptions,
-    pub(super) keys: &'a KeySpace,
-    pub(super) model: &'a mut Model,
-    pub(super) tally: &'a mut Tally,
+pub struct ClosedDb<'a> {
+    pub path: &'a Path,
+    pub settings: &'a Settings,
+    pub sieve: &'a SieveOptions,
+    pub keys: &'a KeySpace,
+    pub model: &'a mut Model,
+    pub tally: &'a mut Tally,
 }
 
 impl ClosedDb<'_> {
-    pub(super) fn apply(&mut self, event: &OfflineEvent) -> Checked {
+    pub fn apply(&mut self, event: &OfflineEvent) -> Checked {
         match event {
             OfflineEvent::Remove { one_in: 1, .. } => remove_folder(&filters(self.path))?,
             OfflineEvent::Remove { one_in, seed } => {
@@ -176,7 +176,7 @@ fn filters(database: &Path) -> PathBuf {
 }
 
 /// Copies the filters as they are, while maintenance may change them.
-pub(super) fn copy_filters(from: &Path, to: &Path) -> io::Result<()> {
+pub fn copy_filters(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(filters(to))?;
     for file in files(&filters(from))? {
         let name = file.file_name().unwrap_or_default();
@@ -217,7 +217,7 @@ fn sidecars(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+pub fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The shape of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Shape {
+pub enum Shape {
     /// Eight random bytes.
     Fixed,
     /// A long common prefix and a number.
@@ -28,10 +28,10 @@ pub(super) enum Shape {
 
 /// Identifies a key space: equal settings make equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KeySettings {
-    pub(super) shape: Shape,
-    pub(super) count: usize,
-    pub(super) seed: u64,
+pub struct KeySettings {
+    pub shape: Shape,
+    pub count: usize,
+    pub seed: u64,
 }
 
 /// Most keys that a case file may ask for.
@@ -46,7 +46,7 @@ const SHAPES: [Shape; 5] = [
 ];
 
 impl KeySettings {
-    pub(super) fn draw(random: &mut Random) -> Self {
+    pub fn draw(random: &mut Random) -> Self {
         // With few keys operations collide, many keys make SSTs and levels.
         let most = 32 << random.index(8);
         Self {
@@ -59,10 +59,10 @@ impl KeySettings {
 
 /// Distinct keys in bytewise order.
 #[derive(Debug)]
-pub(super) struct KeySpace(Vec<Vec<u8>>);
+pub struct KeySpace(Vec<Vec<u8>>);
 
 impl KeySpace {
-    pub(super) fn new(settings: &KeySettings) -> Self {
+    pub fn new(settings: &KeySettings) -> Self {
         let mut random = Random::new(settings.seed);
         let mut keys = BTreeSet::new();
         if settings.shape == Shape::Mixed {
@@ -80,12 +80,13 @@ impl KeySpace {
         Self(keys.into_iter().collect())
     }
 
-    pub(super) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "a key space has keys")]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The key of this rank, if it exists.
-    pub(super) fn get(&self, rank: usize) -> Option<&[u8]> {
+    pub fn get(&self, rank: usize) -> Option<&[u8]> {
         self.0.get(rank).map(Vec::as_slice)
     }
 }

@@ -9,10 +9,10 @@ use rocksdb::MergeOperands;
 use serde::{Deserialize, Serialize};
 
 /// The names of the families. The first always exists.
-pub(super) const FAMILIES: [&str; 4] = ["default", "one", "two", "late"];
+pub const FAMILIES: [&str; 4] = ["default", "one", "two", "late"];
 
 /// The bytes of a value.
-pub(super) fn value(number: u64) -> Vec<u8> {
+pub fn value(number: u64) -> Vec<u8> {
     number
         .to_le_bytes()
         .into_iter()
@@ -34,7 +34,7 @@ fn padding(number: u64) -> impl Iterator<Item = u8> {
 }
 
 /// The number in a value; `None` for bytes that are no value.
-pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+pub fn number(bytes: &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
     let number = u64::from_le_bytes(*number);
     rest.iter().copied().eq(padding(number)).then_some(number)
@@ -42,11 +42,7 @@ pub(super) fn number(bytes: &[u8]) -> Option<u64> {
 
 /// The merge operator: addition. Bytes that are no value make the result invalid, so that a read
 /// notices.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the signature of a merge operator"
-)]
-pub(super) fn add(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+pub fn add(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
     let mut parts = old.into_iter().chain(operands.iter()).map(number);
     let sum = parts.try_fold(0_u64, |sum, part| Some(sum.wrapping_add(part?)));
     Some(sum.map_or_else(|| b"no number".to_vec(), value))
@@ -55,7 +51,7 @@ pub(super) fn add(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Opt
 /// A change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Change {
+pub enum Change {
     Put(u64),
     Merge(u64),
     Delete,
@@ -63,7 +59,7 @@ pub(super) enum Change {
 
 impl Change {
     /// The new value of a key that had the value `old`.
-    pub(super) fn of(self, old: Option<u64>) -> Option<u64> {
+    pub fn of(self, old: Option<u64>) -> Option<u64> {
         match self {
             Self::Put(number) => Some(number),
             Self::Merge(number) => Some(old.unwrap_or(0).wrapping_add(number)),
@@ -74,34 +70,31 @@ impl Change {
 
 /// The values of the keys of one family, by rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Contents(Vec<Option<u64>>);
+pub struct Contents(Vec<Option<u64>>);
 
 impl Contents {
-    pub(super) fn empty(keys: usize) -> Self {
+    pub fn empty(keys: usize) -> Self {
         Self(vec![None; keys])
     }
 
-    pub(super) fn get(&self, rank: usize) -> Option<u64> {
+    pub fn get(&self, rank: usize) -> Option<u64> {
         self.0.get(rank).copied().flatten()
     }
 
-    pub(super) fn apply(&mut self, rank: usize, change: Change) {
+    pub fn apply(&mut self, rank: usize, change: Change) {
         if let Some(slot) = self.0.get_mut(rank) {
             *slot = change.of(*slot);
         }
     }
 
-    pub(super) fn clear(&mut self, ranks: Range<usize>) {
+    pub fn clear(&mut self, ranks: Range<usize>) {
         let end = ranks.end.min(self.0.len());
         let start = ranks.start.min(end);
         self.0[start..end].fill(None);
     }
 
     /// The ranks in this range that have a value, ascending, with their values.
-    pub(super) fn held(
-        &self,
-        ranks: Range<usize>,
-    ) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
+    pub fn held(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
         let end = ranks.end.min(self.0.len());
         let start = ranks.start.min(end);
         (start..end).filter_map(|rank| Some((rank, self.0[rank]?)))
@@ -110,39 +103,39 @@ impl Contents {
 
 /// The families of a database; `None` for one that does not exist.
 #[derive(Clone, Debug)]
-pub(super) struct Model {
+pub struct Model {
     families: [Option<Contents>; FAMILIES.len()],
     keys: usize,
 }
 
 impl Model {
     /// All families but the last, empty.
-    pub(super) fn new(keys: usize) -> Self {
+    pub fn new(keys: usize) -> Self {
         let mut families = FAMILIES.map(|_| Some(Contents::empty(keys)));
         families[FAMILIES.len() - 1] = None;
         Self { families, keys }
     }
 
-    pub(super) fn family(&self, family: usize) -> Option<&Contents> {
+    pub fn family(&self, family: usize) -> Option<&Contents> {
         self.families.get(family)?.as_ref()
     }
 
-    pub(super) fn family_mut(&mut self, family: usize) -> Option<&mut Contents> {
+    pub fn family_mut(&mut self, family: usize) -> Option<&mut Contents> {
         self.families.get_mut(family)?.as_mut()
     }
 
     /// The families that exist.
-    pub(super) fn existing(&self) -> impl Iterator<Item = usize> + use<> {
+    pub fn existing(&self) -> impl Iterator<Item = usize> + use<> {
         let existing = self.families.each_ref().map(Option::is_some);
         (0..FAMILIES.len()).filter(move |&family| existing[family])
     }
 
     /// Creates a family that does not exist, or empties one that does.
-    pub(super) fn make_empty(&mut self, family: usize) {
+    pub fn make_empty(&mut self, family: usize) {
         self.families[family] = Some(Contents::empty(self.keys));
     }
 
-    pub(super) fn remove(&mut self, family: usize) {
+    pub fn remove(&mut self, family: usize) {
         self.families[family] = None;
     }
 }

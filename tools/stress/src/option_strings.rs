@@ -10,10 +10,10 @@ use rocksdb::{DBCompressionType, LogLevel, Options};
 use super::model;
 
 /// Options of one family, or of the database, each `name=value`.
-pub(super) type OptionStrings = Vec<String>;
+pub type OptionStrings = Vec<String>;
 
 /// Ways to write, which exclude each other.
-pub(super) const WRITES: [&[&str]; 7] = [
+pub const WRITES: [&[&str]; 7] = [
     &[],
     &[],
     &["enable_pipelined_write=true"],
@@ -25,10 +25,10 @@ pub(super) const WRITES: [&[&str]; 7] = [
 
 /// During a flush, RocksDB 11.8 with this option, even without the plugin, briefly shows a new SST
 /// beside the memtables that it was made from, and a reader sees merge operands twice.
-pub(super) const ATOMIC_FLUSH: &str = "atomic_flush=true";
+pub const ATOMIC_FLUSH: &str = "atomic_flush=true";
 
 /// Snapshots may then change, and there are no transactions.
-pub(super) const UNORDERED_WRITE: &str = "unordered_write=true";
+pub const UNORDERED_WRITE: &str = "unordered_write=true";
 
 /// An option that the vector memtable needs.
 const NO_CONCURRENCY: &str = "allow_concurrent_memtable_write=false";
@@ -135,7 +135,7 @@ const TABLE: [&[&str]; 9] = [
 
 /// Options of a differential store: all families have the same, are sorted bytewise, and drop
 /// nothing by themselves.
-pub(super) fn draw_alike(random: &mut Random) -> OptionStrings {
+pub fn draw_alike(random: &mut Random) -> OptionStrings {
     let writes = *random.pick(&WRITES);
     let mut texts = draw_database(random, writes);
     texts.extend(draw_family(random, writes));
@@ -143,7 +143,7 @@ pub(super) fn draw_alike(random: &mut Random) -> OptionStrings {
     texts
 }
 
-pub(super) fn draw_database(random: &mut Random, writes: &[&str]) -> OptionStrings {
+pub fn draw_database(random: &mut Random, writes: &[&str]) -> OptionStrings {
     let mut texts = one_of_each(random, &DATABASE);
     texts.extend(writes.iter().map(ToString::to_string));
     if writes.contains(&ATOMIC_FLUSH) {
@@ -153,7 +153,7 @@ pub(super) fn draw_database(random: &mut Random, writes: &[&str]) -> OptionStrin
     texts
 }
 
-pub(super) fn draw_family(random: &mut Random, writes: &[&str]) -> OptionStrings {
+pub fn draw_family(random: &mut Random, writes: &[&str]) -> OptionStrings {
     let mut texts = one_of_each(random, &FAMILY);
     let table = one_of_each(random, &TABLE).join(";");
     if !table.is_empty() {
@@ -177,7 +177,7 @@ fn one_of_each(random: &mut Random, lines: &[&[&str]]) -> OptionStrings {
 }
 
 /// RocksDB's options from these texts, or its error.
-pub(super) fn parse(texts: &[String]) -> Result<Options, rocksdb::Error> {
+pub fn parse(texts: &[String]) -> Result<Options, rocksdb::Error> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);

@@ -5,43 +5,44 @@ use std::time::Duration;
 use lsm_sieve_cli::workload::report::{Tabular, number};
 use serde::Serialize;
 
+use super::case::Case;
 use super::check::{Tally, Violation};
 use super::shrink::Shrunk;
 use crate::outcome::Stop;
 use crate::output::Output;
 
 #[derive(Serialize)]
-pub(super) struct Report {
+pub struct Report {
     /// The seed of the first case; `None` for a case that was read from a file.
     seed: Option<u64>,
     /// Cases, each with its own settings.
-    pub(super) cases: u64,
+    pub cases: u64,
     #[serde(flatten)]
-    pub(super) tally: Tally,
+    pub tally: Tally,
     seconds: f64,
     operations_per_second: f64,
     lost_reads: u64,
     violations: u64,
-    pub(super) finding: Option<Finding>,
+    pub finding: Option<Finding>,
 }
 
 /// A violation, and how to reproduce it.
 #[derive(Serialize)]
-pub(super) struct Finding {
-    pub(super) seed: Option<u64>,
+pub struct Finding {
+    pub seed: Option<u64>,
     /// The failure of the case as it was drawn.
-    pub(super) first: String,
+    pub first: String,
     /// Whether it failed again when it was repeated.
-    pub(super) again: bool,
+    pub again: bool,
     #[serde(flatten)]
-    pub(super) violation: Violation,
+    pub violation: Violation,
     /// The shortest case that still fails.
-    pub(super) case: String,
+    pub case: String,
 }
 
 impl Finding {
     /// The finding of a seed's case and its shrunk form.
-    pub(super) fn new(seed: Option<u64>, first: String, shrunk: Shrunk) -> Self {
+    pub fn new(seed: Option<u64>, first: String, shrunk: Shrunk<impl Case>) -> Self {
         Self {
             seed,
             first,
@@ -53,7 +54,7 @@ impl Finding {
 }
 
 impl Report {
-    pub(super) fn new(seed: Option<u64>) -> Self {
+    pub fn new(seed: Option<u64>) -> Self {
         Self {
             seed,
             cases: 0,
@@ -67,7 +68,7 @@ impl Report {
     }
 
     /// Prints the report. A finding means exit code 1.
-    pub(super) fn print(mut self, spent: Duration, output: Output) -> Result<(), Stop> {
+    pub fn print(mut self, spent: Duration, output: Output) -> Result<(), Stop> {
         self.seconds = spent.as_secs_f64();
         self.operations_per_second = self.tally.operations as f64 / self.seconds;
         self.violations = u64::from(self.finding.is_some());

@@ -20,11 +20,11 @@ use super::settings::Settings;
 const PATIENCE: Duration = Duration::from_secs(60);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-pub(super) struct Secondary(SieveDb);
+pub struct Secondary(SieveDb);
 
 impl Secondary {
     /// Opens a secondary of the database at `path` with its current families.
-    pub(super) fn open(
+    pub fn open(
         settings: &Settings,
         sieve: &SieveOptions,
         path: &Path,
@@ -47,7 +47,7 @@ impl Secondary {
 
     /// Catches up, and reads every key at once and again after maintenance has run. Returns whether
     /// it can go on: after some errors RocksDB's secondary never recovers.
-    pub(super) fn catch_up(&self, keys: &KeySpace, tally: &mut Tally) -> Result<bool, Violation> {
+    pub fn catch_up(&self, keys: &KeySpace, tally: &mut Tally) -> Result<bool, Violation> {
         let caught_up = self.0.try_catch_up_with_primary().is_ok();
         self.finds_engine_keys(keys, tally)?;
         let _ = self.0.wait_for_maintenance(PATIENCE);

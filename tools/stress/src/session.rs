@@ -19,7 +19,7 @@ use super::step::{Api, KeyRange, Step, Update, Way};
 const MAX_SNAPSHOTS: usize = 3;
 
 /// Longer than any wait on a database of a few thousand keys takes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A snapshot and the model of its time.
 struct HeldSnapshot<'a> {
@@ -27,14 +27,14 @@ struct HeldSnapshot<'a> {
     model: Model,
 }
 
-pub(super) struct Session<'a> {
-    pub(super) checker: Checker<'a>,
-    pub(super) model: &'a mut Model,
-    pub(super) tally: &'a mut Tally,
+pub struct Session<'a> {
+    pub checker: Checker<'a>,
+    pub model: &'a mut Model,
+    pub tally: &'a mut Tally,
     /// For files outside the database.
-    pub(super) home: &'a Path,
+    pub home: &'a Path,
     /// Opened with read-only filters.
-    pub(super) read_only_filters: bool,
+    pub read_only_filters: bool,
     snapshots: VecDeque<HeldSnapshot<'a>>,
     secondary: Option<Secondary>,
     /// Files written so far.
@@ -42,7 +42,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(
+    pub fn new(
         checker: Checker<'a>,
         model: &'a mut Model,
         tally: &'a mut Tally,
@@ -62,17 +62,17 @@ impl<'a> Session<'a> {
     }
 
     /// Compares every key of every family with the model.
-    pub(super) fn agree(&mut self) -> Checked {
+    pub fn agree(&mut self) -> Checked {
         self.checker.agree(self.model, self.tally)
     }
 
     /// Checks every filter against the raw keys of every SST.
-    pub(super) fn verify(&mut self) -> Checked {
+    pub fn verify(&mut self) -> Checked {
         self.checker.verify(self.tally)
     }
 
     /// Carries out one step on the database and on its model. Its reads must be right.
-    pub(super) fn apply(&mut self, step: &Step) -> Checked {
+    pub fn apply(&mut self, step: &Step) -> Checked {
         match step {
             Step::Write { update, way } => self.write(*update, *way),
             Step::Batch { updates, way } => self.batch(updates, *way),
@@ -438,7 +438,7 @@ impl<'a> Session<'a> {
 }
 
 /// One write by the bare engine.
-pub(super) fn write_to(
+pub fn write_to(
     engine: &Engine,
     handle: &Handle<'_>,
     key: &[u8],

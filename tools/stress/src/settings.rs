@@ -13,12 +13,12 @@ use super::option_strings::{self, OptionStrings};
 
 /// Everything that is fixed before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Settings {
-    pub(super) keys: KeySettings,
+pub struct Settings {
+    pub keys: KeySettings,
     #[serde(rename = "front")]
-    pub(super) filters: FilterSettings,
-    pub(super) database: OptionStrings,
-    pub(super) families: [OptionStrings; FAMILIES.len()],
+    pub filters: FilterSettings,
+    pub database: OptionStrings,
+    pub families: [OptionStrings; FAMILIES.len()],
     #[serde(default)]
     transactions: bool,
     /// Transactions that lock their keys, instead of optimistic ones.
@@ -29,7 +29,7 @@ pub(super) struct Settings {
 /// The precision of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Precision {
+pub enum Precision {
     Rate(f64),
     BitsPerKey(f64),
 }
@@ -46,29 +46,29 @@ impl Precision {
 
 /// The options of `SieveDb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct FilterSettings {
-    pub(super) summary: Precision,
+pub struct FilterSettings {
+    pub summary: Precision,
     /// `None` leaves RocksDB its own filters.
-    pub(super) segments: Option<Precision>,
-    pub(super) expected_keys: u64,
-    pub(super) budget_bits: Option<u64>,
+    pub segments: Option<Precision>,
+    pub expected_keys: u64,
+    pub budget_bits: Option<u64>,
     /// SipHash-1-3 instead of XXH3.
-    pub(super) keyed: bool,
+    pub keyed: bool,
     #[serde(default)]
-    pub(super) speed_over_memory: bool,
+    pub speed_over_memory: bool,
     #[serde(default)]
     hashes_in_memory: Option<NonZeroU64>,
     /// The index of a family without filters; never the first.
     #[serde(default)]
     #[serde(rename = "left_out")]
-    pub(super) excluded_cf: Option<usize>,
+    pub excluded_cf: Option<usize>,
     #[serde(default)]
     #[serde(rename = "spares_hits")]
-    pub(super) adaptive_hits: bool,
+    pub adaptive_hits: bool,
 }
 
 impl Settings {
-    pub(super) fn draw(random: &mut Random) -> Self {
+    pub fn draw(random: &mut Random) -> Self {
         let writes = *random.pick(&option_strings::WRITES);
         let database = option_strings::draw_database(random, writes);
         Self {
@@ -82,16 +82,16 @@ impl Settings {
     }
 
     /// Whether there are transactions. They do not work with unordered writes.
-    pub(super) fn has_transactions(&self) -> bool {
+    pub fn has_transactions(&self) -> bool {
         self.transactions && !self.is_unordered()
     }
 
-    pub(super) fn has_locks(&self) -> bool {
+    pub fn has_locks(&self) -> bool {
         self.has_transactions() && self.locks
     }
 
     /// These options with this case's kind of transactions.
-    pub(super) fn with_transactions(&self, sieve: &SieveOptions) -> SieveOptions {
+    pub fn with_transactions(&self, sieve: &SieveOptions) -> SieveOptions {
         let sieve = sieve.clone();
         if self.has_locks() {
             return sieve.transactions(Isolation::locks(TransactionDBOptions::default()));
@@ -102,31 +102,31 @@ impl Settings {
         sieve
     }
 
-    pub(super) fn is_unordered(&self) -> bool {
+    pub fn is_unordered(&self) -> bool {
         let mut database = self.database.iter();
         database.any(|text| text == option_strings::UNORDERED_WRITE)
     }
 
     /// The same settings, for many threads that read beside flushes.
-    pub(super) fn for_concurrent_reads(mut self) -> Self {
+    pub fn for_concurrent_reads(mut self) -> Self {
         self.database
             .retain(|text| text != option_strings::ATOMIC_FLUSH);
         self
     }
 
     /// RocksDB's options of a family. Those of the database are included.
-    pub(super) fn family(&self, family: usize) -> Result<Options, rocksdb::Error> {
+    pub fn family(&self, family: usize) -> Result<Options, rocksdb::Error> {
         let own = &self.families[family];
         option_strings::parse(&[&self.database[..], own].concat())
     }
 
     /// Whether a family sorts its keys from last to first.
-    pub(super) fn is_reversed(&self, family: usize) -> bool {
+    pub fn is_reversed(&self, family: usize) -> bool {
         self.says(family, "ReverseBytewise")
     }
 
     /// Whether a family has a prefix extractor. Its iterators then cross prefixes only if told to.
-    pub(super) fn has_prefixes(&self, family: usize) -> bool {
+    pub fn has_prefixes(&self, family: usize) -> bool {
         self.says(family, "prefix_extractor")
     }
 
@@ -137,7 +137,7 @@ impl Settings {
 
 /// A rate from one half to one in ten thousand, in millionths: such a short decimal is the same
 /// number when read from a case file.
-pub(super) fn draw_rate(random: &mut Random) -> f64 {
+pub fn draw_rate(random: &mut Random) -> f64 {
     const MILLION: f64 = 1e6;
     (0.5 * 2e-4_f64.powf(random.unit()) * MILLION).round() / MILLION
 }
@@ -153,7 +153,7 @@ impl Precision {
 }
 
 impl FilterSettings {
-    pub(super) fn draw(random: &mut Random) -> Self {
+    pub fn draw(random: &mut Random) -> Self {
         const BUDGETS: [u64; 5] = [0, 511, 4_096, 40_000, 1 << 22];
         Self {
             summary: Precision::draw(random),
@@ -173,7 +173,7 @@ impl FilterSettings {
     }
 
     /// The options of `SieveDb`, or what is wrong with them.
-    pub(super) fn options(&self) -> Result<SieveOptions, String> {
+    pub fn options(&self) -> Result<SieveOptions, String> {
         let mut options = SieveOptions::default()
             .filter_size(self.summary.size()?)
             .segment_filters(self.segments.map(Precision::size).transpose()?)
@@ -203,7 +203,7 @@ impl FilterSettings {
 
 impl Settings {
     /// Every variant with one option less, or with the default `SieveDb` options.
-    pub(super) fn simpler(&self) -> Vec<Self> {
+    pub fn simpler(&self) -> Vec<Self> {
         let plain = FilterSettings::default();
         let mut simpler = Vec::new();
         if self.filters != plain {

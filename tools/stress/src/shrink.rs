@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use lsm_sieve_cli::workload::Watch;
 
-use super::case::{Case, Failure, Plan, Target};
+use super::case::{Failure, Plan, Target};
 use super::check::{Tally, Violation};
 
 /// Tries of a case until it is called irreproducible.
 const TRIES: usize = 10;
 
 /// Leaves out ever smaller chunks, as long as the rest `fails`.
-pub(super) fn shortest<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
+pub fn shortest<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut items = items.to_vec();
     let mut chunk = items.len().div_ceil(2);
     while chunk > 0 {
@@ -42,38 +42,36 @@ pub(super) fn shortest<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> boo
 }
 
 /// A shrunk failing case.
-pub(super) struct Shrunk {
-    pub(super) case: Case,
+pub struct Shrunk<C> {
+    pub case: C,
     /// The failure of the shrunk case.
-    pub(super) violation: Violation,
+    pub violation: Violation,
     /// Whether it failed when it was repeated.
-    pub(super) again: bool,
+    pub again: bool,
+}
+
+impl<C> Shrunk<C> {
+    /// The same, as a case of a larger type.
+    pub fn wrap<D>(self, case: impl FnOnce(C) -> D) -> Shrunk<D> {
+        Shrunk {
+            case: case(self.case),
+            violation: self.violation,
+            again: self.again,
+        }
+    }
 }
 
 /// Shrinks a case that failed at this step, within a time limit.
-pub(super) fn shrink(
-    case: &Case,
+pub fn shrink<S: Target>(
+    plan: &Plan<S>,
     step: usize,
     violation: Violation,
     home: &Path,
     limit: Duration,
     watch: &mut impl Watch,
-) -> Shrunk {
+) -> Shrunk<Plan<S>> {
     let deadline = Instant::now() + limit;
-    match case {
-        Case::Sieve(plan) => {
-            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
-            shrunk.wrap(Case::Sieve)
-        }
-        Case::Differential(plan) => {
-            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
-            shrunk.wrap(Case::Differential)
-        }
-        Case::Concurrent(plan) => {
-            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
-            shrunk.wrap(Case::Concurrent)
-        }
-    }
+    Shrinking::new(home, deadline, violation).shrink(plan, step, watch)
 }
 
 struct Shrinking<'a> {
@@ -81,22 +79,6 @@ struct Shrinking<'a> {
     deadline: Instant,
     tries: usize,
     violation: Violation,
-}
-
-struct Short<S: Target> {
-    plan: Plan<S>,
-    violation: Violation,
-    again: bool,
-}
-
-impl<S: Target> Short<S> {
-    fn wrap(self, case: impl FnOnce(Plan<S>) -> Case) -> Shrunk {
-        Shrunk {
-            case: case(self.plan),
-            violation: self.violation,
-            again: self.again,
-        }
-    }
 }
 
 impl<'a> Shrinking<'a> {
@@ -114,12 +96,12 @@ impl<'a> Shrinking<'a> {
         plan: &Plan<S>,
         step: usize,
         watch: &mut impl Watch,
-    ) -> Short<S> {
+    ) -> Shrunk<Plan<S>> {
         let mut plan = plan.clone();
         plan.steps.truncate(step.saturating_add(1));
         let Some(needed) = self.tries_until_failure(&plan, watch) else {
-            return Short {
-                plan,
+            return Shrunk {
+                case: plan,
                 violation: self.violation,
                 again: false,
             };
@@ -139,8 +121,8 @@ impl<'a> Shrinking<'a> {
             steps = self.shorten(&plan.target, &plan.steps, watch);
             plan.steps = steps;
         }
-        Short {
-            plan,
+        Shrunk {
+            case: plan,
             violation: self.violation,
             again: true,
         }

@@ -21,10 +21,10 @@ use super::step_generator::StepGenerator;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Sieve(pub(super) Settings);
+pub struct Sieve(pub Settings);
 
 /// Settings and steps.
-pub(super) fn draw(random: &mut Random, steps: usize) -> (Sieve, Vec<Step>) {
+pub fn draw(random: &mut Random, steps: usize) -> (Sieve, Vec<Step>) {
     let settings = Settings::draw(random);
     let steps = StepGenerator::new(random, settings.keys.count).draw(steps);
     (Sieve(settings), steps)

@@ -11,24 +11,24 @@ use super::settings::FilterSettings;
 
 /// A change of one key of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Update {
-    pub(super) family: usize,
-    pub(super) key: usize,
-    pub(super) change: Change,
+pub struct Update {
+    pub family: usize,
+    pub key: usize,
+    pub change: Change,
 }
 
 /// Some neighbouring keys of one family, by rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KeyRange {
-    pub(super) family: usize,
-    pub(super) from: usize,
-    pub(super) count: usize,
+pub struct KeyRange {
+    pub family: usize,
+    pub from: usize,
+    pub count: usize,
 }
 
 /// How a write reaches the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Way {
+pub enum Way {
     /// By the method of `SieveDb`.
     #[serde(rename = "front")]
     SieveDb,
@@ -45,7 +45,7 @@ pub(super) enum Way {
 /// How keys are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Api {
+pub enum Api {
     Get,
     GetWithOptions,
     Pinned,
@@ -64,7 +64,7 @@ pub(super) enum Api {
 /// A step on the database and its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Step {
+pub enum Step {
     Write {
         update: Update,
         way: Way,
@@ -141,20 +141,20 @@ pub(super) enum Step {
 
 /// What happens while the database is closed, and how it is reopened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Reopening {
+pub struct Reopening {
     /// Other options of `SieveDb` from here on.
     #[serde(rename = "front")]
-    pub(super) filters: Option<FilterSettings>,
+    pub filters: Option<FilterSettings>,
     /// Whether it is opened with read-only filters: none of their files is changed.
-    pub(super) read_only_filters: bool,
+    pub read_only_filters: bool,
     #[serde(rename = "mishaps")]
-    pub(super) events: Vec<OfflineEvent>,
+    pub events: Vec<OfflineEvent>,
 }
 
 /// What can happen to a closed database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum OfflineEvent {
+pub enum OfflineEvent {
     /// One filter file in this many is removed; 1 removes the whole folder.
     Remove { one_in: u64, seed: u64 },
     /// One filter in this many is damaged.

@@ -11,28 +11,28 @@ use super::check::Violation;
 /// Steps between two checks of the watch.
 const PATCH: usize = 256;
 
-pub(super) struct StepCursor<'a, Step> {
+pub struct StepCursor<'a, Step> {
     steps: &'a [Step],
     done: usize,
 }
 
 impl<'a, Step> StepCursor<'a, Step> {
-    pub(super) const fn new(steps: &'a [Step]) -> Self {
+    pub const fn new(steps: &'a [Step]) -> Self {
         Self { steps, done: 0 }
     }
 
     /// The current step.
-    pub(super) fn step(&self) -> Option<&'a Step> {
+    pub fn step(&self) -> Option<&'a Step> {
         self.steps.get(self.done)
     }
 
     /// Attributes the result of the step, or of the work before it, to the current step.
-    pub(super) fn at<T, E: Into<Violation>>(&self, came: Result<T, E>) -> Result<T, Failure> {
+    pub fn at<T, E: Into<Violation>>(&self, came: Result<T, E>) -> Result<T, Failure> {
         came.map_err(|error| Failure::at(self.done)(error.into()))
     }
 
     /// Goes on to the next step.
-    pub(super) fn advance(&mut self, watch: &mut impl Watch) -> Result<(), Interrupted> {
+    pub fn advance(&mut self, watch: &mut impl Watch) -> Result<(), Interrupted> {
         self.done += 1;
         if self.done.is_multiple_of(PATCH) {
             watch.advance(PATCH as u64)?;

@@ -10,7 +10,7 @@ use super::settings::{FilterSettings, draw_rate};
 use super::step::{Api, KeyRange, OfflineEvent, Reopening, Step, Update, Way};
 
 /// Draws steps over a key space of this many keys.
-pub(super) struct StepGenerator<'a> {
+pub struct StepGenerator<'a> {
     random: &'a mut Random,
     keys: usize,
     /// Half of the writes go to this many keys.
@@ -25,7 +25,7 @@ pub(super) struct StepGenerator<'a> {
 const MAX_KEYS_READ: usize = 64;
 
 impl<'a> StepGenerator<'a> {
-    pub(super) fn new(random: &'a mut Random, keys: usize) -> Self {
+    pub fn new(random: &'a mut Random, keys: usize) -> Self {
         Self {
             hot: 1 + random.index(keys),
             writes: 20 + random.below(60),
@@ -35,7 +35,7 @@ impl<'a> StepGenerator<'a> {
         }
     }
 
-    pub(super) fn draw(&mut self, steps: usize) -> Vec<Step> {
+    pub fn draw(&mut self, steps: usize) -> Vec<Step> {
         (0..steps).map(|_| self.step()).collect()
     }
 

@@ -18,17 +18,17 @@ const ROUND: Duration = Duration::from_secs(1);
 static PATIENTS: Mutex<Vec<Patient>> = Mutex::new(Vec::new());
 
 /// Beats while its owner makes progress. No longer checked once it is dropped.
-pub(super) struct Heartbeat(Arc<AtomicU64>);
+pub struct Heartbeat(Arc<AtomicU64>);
 
 impl Heartbeat {
     /// A heartbeat that must beat from now on.
-    pub(super) fn of(name: &'static str) -> Self {
+    pub fn of(name: &'static str) -> Self {
         let heartbeat = Arc::new(AtomicU64::new(0));
         lock(&PATIENTS).push(Patient::new(name, &heartbeat));
         Self(heartbeat)
     }
 
-    pub(super) fn beat(&self) {
+    pub fn beat(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -61,14 +61,14 @@ impl Patient {
 }
 
 /// Checks the pulses until it is dropped.
-pub(super) struct Watchdog {
+pub struct Watchdog {
     /// Reopening to end the checks.
     awake: Option<mpsc::Sender<()>>,
     rounds: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    pub(super) fn start() -> Self {
+    pub fn start() -> Self {
         let (awake, asleep) = mpsc::channel();
         let rounds = thread::spawn(move || {
             while asleep.recv_timeout(ROUND) == Err(mpsc::RecvTimeoutError::Timeout) {

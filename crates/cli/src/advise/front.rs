@@ -65,6 +65,20 @@ pub struct Verdict {
     pub reason: String,
 }
 
+impl Verdict {
+    /// The verdict for a reader: the reason, and the mean times.
+    pub fn lines(&self) -> [String; 2] {
+        let mut times = format!(
+            "mean lookup: {:.0} ns without the filters, {:.0} ns with them",
+            self.without_ns, self.with_ns
+        );
+        if self.writes_ns > 0.0 {
+            times += &format!(", of which writes take {:.0} ns", self.writes_ns);
+        }
+        [self.reason.clone(), times]
+    }
+}
+
 impl Measured {
     /// Compares the filters and the engine with the engine alone. Without any read, the filters do
     /// not pay.

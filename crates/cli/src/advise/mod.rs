@@ -1,8 +1,6 @@
-//! Advice before a filter is built: how large it is, and whether filters before an engine pay.
+//! Advice before filters are put before an engine: whether they pay.
 //!
-//! Both answers are plain data with their reasons. They are computed by [`crate::math`] alone.
+//! The answer is plain data with its reasons. It is computed by [`crate::math`] alone.
 
-pub mod design;
-pub mod filter;
 pub mod front;
 pub mod statistics;

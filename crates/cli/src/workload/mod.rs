@@ -11,9 +11,6 @@
 //!
 //! Only [`store`] knows an engine. The drivers use its traits and are tested against a map.
 
-pub mod busy;
-pub mod gremillion;
-pub mod jobs;
 pub mod keys;
 pub mod miss;
 pub mod operation;
@@ -25,6 +22,6 @@ pub mod store;
 pub mod trace;
 
 mod watch;
-mod zipf;
+pub mod zipf;
 
 pub use watch::{Interrupted, Watch};

@@ -8,8 +8,9 @@
 
 use super::random::Random;
 
+/// The ranks from 0 on, by their popularity.
 #[derive(Clone, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     ranks: u64,
     exponent: f64,
     upper: f64,
@@ -18,9 +19,11 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
+    /// The law over this many ranks.
+    ///
     /// # Panics
     /// If `ranks` is 0, or the exponent is not above 0.
-    pub(crate) fn new(ranks: u64, exponent: f64) -> Self {
+    pub fn new(ranks: u64, exponent: f64) -> Self {
         assert!(ranks > 0, "a Zipf distribution needs a rank to draw");
         assert!(
             exponent > 0.0,
@@ -36,7 +39,7 @@ impl Zipf {
     }
 
     /// A rank in 0..ranks; 0 is drawn most often.
-    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.lower + random.unit() * (self.upper - self.lower);
             let x = inverse(u, self.exponent);

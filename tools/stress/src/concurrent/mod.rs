@@ -45,7 +45,7 @@ const WRITES: u64 = 3_000_000;
 
 /// The settings of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Concurrent {
+pub struct Concurrent {
     seed: u64,
     threads: usize,
     settings: Settings,
@@ -53,7 +53,7 @@ pub(super) struct Concurrent {
 
 /// A case has no steps: the operations are drawn from the seed as it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum NoStep {}
+pub enum NoStep {}
 
 impl Target for Concurrent {
     type Step = NoStep;
@@ -113,7 +113,7 @@ impl Drop for Over<'_> {
 }
 
 impl Concurrent {
-    pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
+    pub fn draw(random: &mut Random, threads: usize) -> Self {
         let mut settings = Settings::draw(random).for_concurrent_reads();
         // At least one key for each writer.
         settings.keys.count += threads;

@@ -1,30 +1,22 @@
 //! `advise`: recommends settings from the models and gives the reasons.
 
-mod differential;
-mod filter;
 mod front;
 
 use crate::outcome::Stop;
 use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
-  lsm-sieve advise filter --keys 10000000 --rate 0.001
-  lsm-sieve advise front /var/lib/service/db
-  lsm-sieve advise differential --help";
+  lsm-sieve advise front /var/lib/service/db";
 
 /// Recommend settings, with the reasons.
 #[derive(clap::Subcommand)]
 #[command(arg_required_else_help = false, after_help = AFTER_HELP)]
 pub(crate) enum Subject {
-    Filter(filter::Arguments),
     Front(front::Arguments),
-    Differential(differential::Arguments),
 }
 
 pub(crate) fn run(subject: &Subject, output: Output) -> Result<(), Stop> {
     match subject {
-        Subject::Filter(filter) => filter::run(filter, output),
         Subject::Front(front) => front::run(front, output),
-        Subject::Differential(differential) => differential::run(differential, output),
     }
 }

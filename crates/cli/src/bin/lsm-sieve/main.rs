@@ -5,28 +5,19 @@
 //! everything else to standard error.
 
 mod advise;
-mod bench;
 mod completions;
 mod database;
-mod database_folder;
 mod demo;
-mod engine;
-mod figures;
-mod gremillion;
 mod inspect;
 mod man;
-mod model;
-mod output_file;
-mod reorganize;
 mod replay;
-mod report;
 mod verify;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use lsm_sieve_cli::{outcome, output, progress};
+use lsm_sieve_cli::{database_folder, engine, outcome, output, output_file, progress};
 use outcome::Stop;
 use output::Output;
 
@@ -53,14 +44,8 @@ enum Command {
     Advise(advise::Subject),
     Demo(demo::Arguments),
     Replay(replay::Arguments),
-    #[command(subcommand)]
-    Bench(bench::Benchmark),
-    Gremillion(gremillion::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
-    Reorganize(reorganize::Arguments),
-    Model(model::Arguments),
-    Report(report::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
@@ -81,16 +66,8 @@ fn run() -> Result<(), Stop> {
         Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
         Command::Replay(replay) => replay::run(&replay, output),
-        Command::Bench(bench::Benchmark::Busy(busy)) => bench::busy::run(&busy, output),
-        Command::Bench(bench::Benchmark::Jobs(jobs)) => bench::jobs::run(&jobs, output),
-        Command::Bench(bench::Benchmark::Miss(miss)) => bench::miss::run(&miss, output),
-        Command::Bench(bench::Benchmark::Prefix(prefix)) => bench::prefix::run(&prefix, output),
-        Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
-        Command::Reorganize(reorganize) => reorganize::run(&reorganize, output),
-        Command::Model(model) => model::run(&model, output),
-        Command::Report(report) => report::run(&report, output),
         Command::Completions(completions) => completions::run(&completions),
         Command::Man(man) => man::run(&man, output),
     }

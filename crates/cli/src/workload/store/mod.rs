@@ -4,26 +4,18 @@
 //! answers can be read separately. Drivers are written against these two traits, so a replay runs
 //! unchanged over RocksDB with filters, RocksDB alone, and a map.
 
-#[cfg(feature = "rocksdb")]
-mod differential;
 #[cfg(test)]
 pub(crate) mod map;
 #[cfg(feature = "rocksdb")]
 mod rocks;
-#[cfg(feature = "rocksdb")]
-mod transactions;
 
 #[cfg(feature = "rocksdb")]
-pub use differential::Differential;
-#[cfg(feature = "rocksdb")]
 pub use rocks::{OpenStoreError, Plain, Sieve, column_families, count_blocks};
-#[cfg(feature = "rocksdb")]
-pub use transactions::{PlainTransactions, SieveTransactions};
 
 use std::error::Error;
 
 /// The value of every record; filters see only keys.
-pub(super) const VALUE: [u8; 32] = [0x5a; 32];
+pub const VALUE: [u8; 32] = [0x5a; 32];
 
 /// A key space of a store: one column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,7 +7,6 @@ use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{AsColumnFamilyRef, DB, Options, WriteBatch};
 
 use super::{Space, Store, WithFilters};
-use crate::workload::busy::Shared;
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 
 /// The keys of a batch are not sorted.
@@ -256,39 +255,6 @@ impl WithFilters for Sieve {
             _ => self.0.get_unfiltered_cf(&sieve_family(&self.0, space), key),
         };
         value.map(|value| value.is_some())
-    }
-}
-
-impl Shared for DB {
-    type Error = rocksdb::Error;
-
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
-        self.put(key, value)
-    }
-
-    fn has(&self, key: &[u8]) -> Result<bool, rocksdb::Error> {
-        Ok(self.get_pinned(key)?.is_some())
-    }
-
-    fn filter_bits(&self) -> u64 {
-        0
-    }
-}
-
-impl Shared for SieveDb {
-    type Error = rocksdb::Error;
-
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
-        (**self).put(key, value)
-    }
-
-    fn has(&self, key: &[u8]) -> Result<bool, rocksdb::Error> {
-        Ok(self.get_pinned(key)?.is_some())
-    }
-
-    fn filter_bits(&self) -> u64 {
-        let families = self.health().cfs;
-        families.iter().map(|family| family.memory.get()).sum()
     }
 }
 

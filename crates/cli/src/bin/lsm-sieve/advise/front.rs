@@ -25,7 +25,6 @@ use lsm_sieve_filter::math::{Bits, Rate};
 use serde::Serialize;
 
 use self::database::{Database, Times};
-use super::filter::verdict_lines;
 use crate::engine;
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -354,7 +353,7 @@ impl Tabular for Report {
                 if counted.counts.reads < FEW_LOOKUPS {
                     source += " These are too few to rely on.";
                 }
-                verdict_lines(verdict).into_iter().chain([source]).collect()
+                verdict.lines().into_iter().chain([source]).collect()
             }
         }
     }

@@ -1,0 +1,88 @@
+//! The command `lsm-sieve-lab-stress`: `lsm-sieve-stress` over the differential store.
+
+mod differential;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lsm_sieve_cli::workload::Watch;
+use lsm_sieve_stress::case::{Case, Failure, Plan, draw_length, plan, random_of, read, written};
+use lsm_sieve_stress::check::{Tally, Violation};
+use lsm_sieve_stress::shrink::{self, Shrunk};
+use serde::{Deserialize, Serialize};
+
+use differential::Differential;
+
+fn main() -> ExitCode {
+    lsm_sieve_stress::main::<StoreCase>(env!("CARGO_BIN_NAME"))
+}
+
+/// A case on a differential store.
+#[derive(Debug)]
+struct StoreCase(Plan<Differential>);
+
+/// The first line of a case file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Head {
+    Differential(Differential),
+}
+
+impl Case for StoreCase {
+    /// One thread does all steps, whatever was asked for.
+    fn draw(seed: u64, _: usize) -> Self {
+        let mut random = random_of(seed);
+        let steps = draw_length(&mut random);
+        Self(Plan::new(differential::draw(&mut random, steps)))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (Head::Differential(target), lines) = read(text)?;
+        Ok(Self(plan(target, lines)?))
+    }
+
+    fn text(&self) -> String {
+        let head = Head::Differential(self.0.target.clone());
+        written(&head, self.0.lines())
+    }
+
+    fn run(&self, home: &Path, tally: &mut Tally, watch: &mut impl Watch) -> Result<(), Failure> {
+        self.0.run(home, tally, watch)
+    }
+
+    fn shrunk(
+        &self,
+        step: usize,
+        violation: Violation,
+        home: &Path,
+        limit: Duration,
+        watch: &mut impl Watch,
+    ) -> Shrunk<Self> {
+        shrink::shrink(&self.0, step, violation, home, limit, watch).wrap(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_follows_from_its_seed_and_survives_as_text() {
+        for (seed, threads) in (0..40).zip([1].into_iter().cycle()) {
+            let text = StoreCase::draw(seed, threads).text();
+            assert!(text == StoreCase::draw(seed, threads).text(), "seed {seed}");
+            let read = StoreCase::parse(&format!("# a story\n\n{text}")).unwrap();
+            assert!(read.text() == text, "seed {seed} is read as another case");
+        }
+    }
+
+    #[test]
+    fn invalid_line_is_reported() {
+        let text = StoreCase::draw(3, 1).text() + "{\"jump\":1}\n";
+        let last = text.lines().count();
+        let error = StoreCase::parse(&text).unwrap_err();
+        assert!(error.starts_with(&format!("line {last}: ")), "{error}");
+        assert!(StoreCase::parse("# nothing but a story\n").is_err());
+    }
+}

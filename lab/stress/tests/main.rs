@@ -1,0 +1,11 @@
+//! The tests of the command `lsm-sieve-lab-stress`.
+
+mod cases;
+#[path = "../../../integration/stress/harness.rs"]
+mod harness;
+#[expect(dead_code, reason = "the tests of another command need all of it")]
+#[path = "../../../integration/cli/runner.rs"]
+mod runner;
+
+/// The command under test.
+const COMMAND: &str = env!("CARGO_BIN_EXE_lsm-sieve-lab-stress");
