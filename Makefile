@@ -70,9 +70,9 @@ MEASURE   = $(BUILD) run --quiet --release $(LAB) --bin lsm-sieve-lab --
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-# The crates without C++, and the library without its RocksDB part.
+# The crates without C++.
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front \
-    -p lsm-sieve-cli -p lsm-sieve
+    -p lsm-sieve-cli
 
 .PHONY: demo test lab test-all core stores fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 

@@ -1,25 +1,21 @@
 //! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds.
 
-#[cfg(feature = "rocksdb")]
-#[path = "src/rocks/hooks/shim/build.rs"]
+#[path = "src/hooks/shim/build.rs"]
 mod shim;
 
 fn main() {
-    #[cfg(feature = "rocksdb")]
-    {
-        let folder = std::path::Path::new("src/rocks/hooks/shim");
-        let sources = [
-            "engine.cc",
-            "errors.cc",
-            "events.cc",
-            "handle.cc",
-            "memtables.cc",
-            "options.cc",
-            "segment_filters.cc",
-            "tables.cc",
-            "transactions.cc",
-        ];
-        let sources = sources.map(|source| folder.join(source));
-        shim::compile("lsm_sieve_shim", &sources, &[folder.join("shim.h")]);
-    }
+    let folder = std::path::Path::new("src/hooks/shim");
+    let sources = [
+        "engine.cc",
+        "errors.cc",
+        "events.cc",
+        "handle.cc",
+        "memtables.cc",
+        "options.cc",
+        "segment_filters.cc",
+        "tables.cc",
+        "transactions.cc",
+    ];
+    let sources = sources.map(|source| folder.join(source));
+    shim::compile("lsm_sieve_shim", &sources, &[folder.join("shim.h")]);
 }

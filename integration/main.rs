@@ -2,7 +2,6 @@
 //! links RocksDB.
 //!
 //! The commands have their own tests, in `cli` and in `stress`.
-#![cfg(feature = "rocksdb")]
 
 mod audits;
 mod column_families;

@@ -5,7 +5,6 @@
 //! it costs time, never an answer. Every doubt means *maybe*.
 //!
 //! ```no_run
-//! # #[cfg(feature = "rocksdb")] {
 //! use lsm_sieve::{SieveDb, SieveOptions};
 //!
 //! let mut options = rocksdb::Options::default();
@@ -13,7 +12,6 @@
 //! let db = SieveDb::open(&options, &SieveOptions::default(), "/tmp/users")?;
 //! db.put(b"ada", b"1815")?;
 //! assert!(db.get(b"charles")?.is_none()); // almost never enters the engine
-//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -32,22 +30,51 @@
 //!
 //! # Map
 //!
-//! One module: `rocks`.
+//! Each module uses only what stands before it.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `binding` | the database type of `rocksdb`; options of instances that only read |
+//! | `options` | [`SieveOptions`]: every setting |
+//! | `error` | errors of open, maintenance and reports |
+//! | `hooks` | the hooks inside RocksDB and behind its handle, and their self-check; with `db/access`, the only unsafe code |
+//! | `engine` | RocksDB as `front` asks it |
+//! | `db` | [`SieveDb`]: open, its own reads, transactions |
+//! | `report` | health, inspect, verify: cheap, in full, and checked against all keys |
+//! | `tests` | tests that need a whole database: blocked flushes, power cuts |
 
 // docs.rs builds with nightly and shows which items need a feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "rocksdb")]
-mod rocks;
+mod binding;
+mod db;
+mod engine;
+mod error;
+pub(crate) mod hooks;
+mod options;
+mod report;
+#[cfg(test)]
+pub(crate) mod tests;
 
-pub use filter::StageError;
+pub use binding::Engine;
+#[doc(hidden)]
+pub use binding::read_only;
+#[doc(hidden)]
+pub use db::CfReader;
+pub use db::{Builder, SieveDb, Snapshot, Transaction, TransactionSettings};
+pub use error::{InspectError, OpenError};
 pub use format::PrefixId;
 pub use hash::HashId;
+#[doc(hidden)]
+pub use hooks::RawDb;
+#[doc(hidden)]
+pub use hooks::drops_entries;
+#[doc(hidden)]
+pub use hooks::sieve::Sieve;
 use lsm_sieve_filter::{filter, hash, math};
 pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};
 pub use lsm_sieve_front::audit::FalseNegative;
-pub use lsm_sieve_front::filter_options::FilterOptions;
 pub use lsm_sieve_front::filters::MaintenanceError;
 pub use lsm_sieve_front::health::{CfHealth, PrefixHealth};
 pub use lsm_sieve_front::maintenance::planning::FilterPlan;
@@ -61,8 +88,9 @@ pub use lsm_sieve_front::stats::Stats;
 pub use lsm_sieve_front::view::{AbsenceProof, Answer};
 use lsm_sieve_support::{fault, sync};
 pub use math::{Bits, Items, Probes, Rate, RateError};
-#[cfg(feature = "rocksdb")]
-pub use rocks::*;
+pub use options::{FilterMemory, Isolation, SieveOptions};
+pub use report::{
+    CfReport, FilterReport, Health, Inspection, LostKey, SegmentReport, VerifyReport,
+};
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
-#[cfg(feature = "rocksdb")]
 pub use rocksdb;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-#[path = "../../src/rocks/hooks/shim/build.rs"]
+#[path = "../../src/hooks/shim/build.rs"]
 mod shim;
 
 fn main() {
     let headers = [
-        Path::new("../../src/rocks/hooks/shim/shim.h"),
+        Path::new("../../src/hooks/shim/shim.h"),
         Path::new("include/lsm_sieve.h"),
         Path::new("include/lsm_sieve.hpp"),
     ];

@@ -1,5 +1,5 @@
 // Calls of rocksdb::DB that bring keys past the memtables are announced for as long as they last: the
-// list of src/rocks/tests/announcements.rs, through C++ and with what only C++ has. No consolidation
+// list of src/tests/announcements.rs, through C++ and with what only C++ has. No consolidation
 // waits for a call that flushes.
 //
 //   announced FOLDER      an empty folder

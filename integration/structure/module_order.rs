@@ -3,18 +3,13 @@
 
 use crate::support::module_order::{Root, checked, listed_and_declared, of_crate, used};
 
-const ROOTS: [Root; 12] = [
+const ROOTS: [Root; 11] = [
     of_crate("src/lib.rs"),
     of_crate("crates/support/src/lib.rs"),
     of_crate("crates/filter/src/lib.rs"),
     of_crate("crates/format/src/lib.rs"),
     of_crate("crates/cli/src/lib.rs"),
     of_crate("crates/front/src/lib.rs"),
-    Root {
-        file: "src/rocks/mod.rs",
-        prefix: "crate::rocks::",
-        of_tests: &["tests"],
-    },
     of_crate("stores/src/lib.rs"),
     Root {
         file: "stores/src/lsm/mod.rs",

@@ -143,17 +143,17 @@ faults! {
     DroppedWithoutBarrier => "rcu::",
     // ---- opening
     /// A database is opened without the self-check of the hooks.
-    SelfCheckSkipped => "rocks::hooks::self_check",
+    SelfCheckSkipped => "hooks::self_check",
     /// The self-check passes filters that no memtable was bound to.
-    UnboundFilterPassed => "rocks::hooks::self_check",
+    UnboundFilterPassed => "hooks::self_check",
     /// The self-check passes a summary filter that misses a key.
-    IncompleteSummaryPassed => "rocks::hooks::self_check",
+    IncompleteSummaryPassed => "hooks::self_check",
     /// The self-check passes a read with a wrong answer.
-    WrongAnswerPassed => "rocks::hooks::self_check",
+    WrongAnswerPassed => "hooks::self_check",
     /// The self-check passes a segment filter that misses a key.
-    IncompleteSegmentFilterPassed => "rocks::hooks::self_check",
+    IncompleteSegmentFilterPassed => "hooks::self_check",
     /// The self-check passes a segment filter that RocksDB does not probe.
-    UnprobedFilterPassed => "rocks::hooks::self_check",
+    UnprobedFilterPassed => "hooks::self_check",
     /// The options of the database itself are not checked.
     DatabaseOptionsUnchecked => "engine_options::unsupported_database_options_are_refused",
     /// An option is accepted with which RocksDB itself loses keys.
@@ -209,7 +209,7 @@ faults! {
     /// A key that the engine inserts with a batch hint is not captured.
     BatchHintNotCaptured => "writes::memtables::keys_inserted_by_a_hint",
     /// Options that make a write visible before its memtable has it are not recognised.
-    UnorderedWritesUndetected => "rocks::tests::memtable_keys::",
+    UnorderedWritesUndetected => "tests::memtable_keys::",
     /// With such options, the filters still get the key after the memtable.
     FiltersAfterMemtable => "intake::",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
@@ -222,7 +222,7 @@ faults! {
     /// Answers given before a filter panicked in the middle of a batch are kept.
     PartialAnswersKept => "hooks::callbacks",
     /// The engine's private layout is assumed to be the one that the shim was written for.
-    LayoutUnchecked => "rocks::hooks::tests",
+    LayoutUnchecked => "hooks::tests",
     // ---- coverage
     /// Filters answer before the SSTs of their column family are known.
     CompleteFromTheStart => "compat::adoption::",
@@ -244,7 +244,7 @@ faults! {
     /// What maintenance has learnt is published in filters that were disabled meanwhile.
     PublishedAfterDisable => "tests::cf_filter::",
     /// What is ingested into the bare engine is not announced.
-    EngineIngestionUnannounced => "rocks::hooks::listener",
+    EngineIngestionUnannounced => "hooks::listener",
     /// External writes are not announced.
     ExternalWritesUnannounced => "ingestion::",
     /// The external writes of a catch-up are not announced.
@@ -268,15 +268,15 @@ faults! {
     /// A call that ingests files into a named column family does not announce them.
     CfIngestionUnannounced => "announcements::",
     /// A hook of the handle that panics answers that the key is absent.
-    HandlePanicIsAbsent => "rocks::hooks::callbacks",
+    HandlePanicIsAbsent => "hooks::callbacks",
     /// After a hook panicked, keys come past the memtables without an announcement.
-    UnannouncedAfterPanic => "rocks::hooks::callbacks",
+    UnannouncedAfterPanic => "hooks::callbacks",
     /// The filters are not put behind the handle.
-    HandleNotFiltered => "rocks::hooks::handle",
+    HandleNotFiltered => "hooks::handle",
     /// A handle whose reads pass by the filters is accepted.
-    SilentHandlePassed => "rocks::hooks::handle",
+    SilentHandlePassed => "hooks::handle",
     /// A pointer is taken for the handle although another may be it.
-    AnyHandleTaken => "rocks::hooks::handle",
+    AnyHandleTaken => "hooks::handle",
     /// A read with a timestamp, which RocksDB refuses, is answered by the filters.
     TimestampsIgnored => "reads::handle",
     /// The value of a key that may not exist, by the filters, is that of an earlier call.
@@ -320,9 +320,9 @@ faults! {
     /// The memtables are read after the SSTs were listed.
     MemtablesReadLast => "tests::consolidation::",
     /// Of the memtables, only the one that takes keys is read.
-    ImmutableMemtablesUnread => "rocks::tests::memtable_keys::",
+    ImmutableMemtablesUnread => "tests::memtable_keys::",
     /// A key that a thread inserts into a vector beside others is not shown before the batch ends.
-    ConcurrentInsertionsHidden => "rocks::tests::memtable_keys::",
+    ConcurrentInsertionsHidden => "tests::memtable_keys::",
     /// The keys of memtables do not go into a log that is begun for a rebuild from SSTs.
     MemtablesNotLogged => "tests::growth::",
     /// A consolidation does not wait for writes whose keys no memtable shows.
@@ -349,13 +349,13 @@ faults! {
     /// An ingestion into several column families is not announced.
     ManyIngestedUnannounced => "doors::external_writes",
     /// Each of several column families that are created together takes the whole room.
-    FamiliesTakeOneRoom => "rocks::hooks::handle::tests::families_made_at_once_share",
+    FamiliesTakeOneRoom => "hooks::handle::tests::families_made_at_once_share",
     /// A read that the filters answer leaves the result of an earlier one.
     ResultsNotCleared => "doors::reads",
     /// A wait for compactions closes the engine without ending maintenance first.
     WaitClosesEngine => "promises::they_hold_in_c",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
-    FreedCfsKept => "rocks::hooks::tests",
+    FreedCfsKept => "hooks::tests",
     /// A transaction checks the filters for a key that it wrote itself.
     OwnWritesIgnored => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.
@@ -365,7 +365,7 @@ faults! {
     /// Each read for update takes an exclusive lock.
     ExclusiveIgnored => "transactions::locks::",
     /// Of column families that are created together, the first has locks.
-    OneCfLocked => "rocks::hooks::handle",
+    OneCfLocked => "hooks::handle",
     /// A read for update watches the key in the default column family, whichever it reads.
     DefaultCfWatched => "calls::transactions",
     /// A panic in a maintenance run ends maintenance.
@@ -393,7 +393,7 @@ faults! {
     ListedAfterReplay => "tests::growth::",
     StaticStageWithoutMemtables => "tests::static_stage::",
     /// The keys of a compaction go into the log once more.
-    CompactionIsFlush => "rocks::tests::table_origin::",
+    CompactionIsFlush => "tests::table_origin::",
     /// A compaction ends the log.
     CompactionEndsKeyLog => "tests::growth::",
     /// A log of many hashes goes on when the column family has ceased to grow.
@@ -454,7 +454,7 @@ faults! {
     /// New room in the budget starts no consolidation.
     NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
     /// A health report wakes maintenance.
-    HealthWakes => "rocks::report::health::tests::reports_wake_nothing",
+    HealthWakes => "report::health::tests::reports_wake_nothing",
     /// Two counters are exchanged.
     CountersSwapped => "stats::",
     /// Two results of lookups are exchanged in the metrics.

@@ -1,0 +1,134 @@
+//! Questions for prefixes: the filters first, then one seek of the engine.
+
+use rocksdb::{AsColumnFamilyRef, Error, ThreadMode};
+
+use super::SieveDb;
+use crate::fault::fault;
+use crate::hooks;
+use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
+
+/// # Prefixes
+///
+/// A column family's filters answer for the prefixes that [`SieveOptions::prefixes`] names, and for
+/// those of a `prefix_extractor` in RocksDB's options. Iterators ask the filters too: if a `seek`
+/// can only find keys with one prefix, which no key has, the iterator is not valid at once. That
+/// holds for iterators with `set_prefix_same_as_start`, such as those of `prefix_iterator`, and
+/// for iterators whose bounds lie within one prefix, such as those of a `PrefixRange`.
+///
+/// [`SieveOptions::prefixes`]: crate::SieveOptions::prefixes
+impl<T: ThreadMode> SieveDb<T> {
+    /// Whether there may be a key in the default column family that starts with these bytes. False
+    /// only if there is none. The engine is not read, except for audits.
+    ///
+    /// A function gives an answer if it gives all keys that start so the same prefix: they may go on
+    /// behind it, as in `users/ada` for [`Prefix::until(b'/')`](crate::Prefix::until). If none does,
+    /// the answer is true.
+    #[inline]
+    pub fn prefix_may_exist(&self, start: impl AsRef<[u8]>) -> bool {
+        prefix_lookup::may_exist(&*self.default, start.as_ref())
+    }
+
+    /// [`SieveDb::prefix_may_exist`] in a column family.
+    pub fn prefix_may_exist_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        start: impl AsRef<[u8]>,
+    ) -> bool {
+        prefix_lookup::may_exist(self.filters_of(cf), start.as_ref())
+    }
+
+    /// Whether there is a key in the default column family that starts with these bytes. If the
+    /// filters do not rule it out, one seek of the engine decides.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error.
+    pub fn prefix_exists(&self, start: impl AsRef<[u8]>) -> Result<bool, Error> {
+        let start = start.as_ref();
+        prefix_lookup::exists(&*self.default, start, || self.default_has_prefix(start))
+    }
+
+    /// [`SieveDb::prefix_exists`] in a column family.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error.
+    pub fn prefix_exists_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        start: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
+        let start = start.as_ref();
+        prefix_lookup::exists(self.filters_of(cf), start, || self.has_prefix(cf, start))
+    }
+
+    /// [`SieveDb::prefix_may_exist`] for several, in their order.
+    pub fn prefixes_may_exist(&self, starts: &[impl AsRef<[u8]>]) -> Vec<bool> {
+        prefix_lookup::may_exist_many(&self.default, starts)
+    }
+
+    /// [`SieveDb::prefix_may_exist_cf`] for several, in their order.
+    pub fn prefixes_may_exist_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        starts: &[impl AsRef<[u8]>],
+    ) -> Vec<bool> {
+        match self.cf_filters().get(hooks::cf_id(cf)) {
+            Some(filters) => prefix_lookup::may_exist_many(&filters, starts),
+            None => {
+                fault!(UnfilteredPrefixesAbsent, return vec![false; starts.len()]);
+                vec![true; starts.len()]
+            }
+        }
+    }
+
+    /// [`SieveDb::prefix_exists`] for several, in their order. Each answer is that of a moment of
+    /// its own during the call.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error, for each that could not be read.
+    pub fn prefixes_exist(&self, starts: &[impl AsRef<[u8]>]) -> Vec<Result<bool, Error>> {
+        let maybe = self.prefixes_may_exist(starts);
+        let each = starts.iter().zip(maybe);
+        each.map(|(start, maybe)| {
+            prefix_lookup::decide(&*self.default, maybe, || {
+                self.default_has_prefix(start.as_ref())
+            })
+        })
+        .collect()
+    }
+
+    /// [`SieveDb::prefix_exists_cf`] for several, in their order. Each answer is that of a moment of
+    /// its own during the call.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error, for each that could not be read.
+    pub fn prefixes_exist_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        starts: &[impl AsRef<[u8]>],
+    ) -> Vec<Result<bool, Error>> {
+        let read = |start: &[u8]| self.has_prefix(cf, start);
+        let Some(filters) = self.cf_filters().get(hooks::cf_id(cf)) else {
+            return starts.iter().map(|start| read(start.as_ref())).collect();
+        };
+        let maybe = prefix_lookup::may_exist_many(&filters, starts);
+        let each = starts.iter().zip(maybe);
+        each.map(|(start, maybe)| prefix_lookup::decide(&*filters, maybe, || read(start.as_ref())))
+            .collect()
+    }
+
+    fn default_has_prefix(&self, start: &[u8]) -> Result<bool, Error> {
+        let same_prefix = self.sieve.is_within_engine_prefix(&self.default, start);
+        let read = |cf: &hooks::BaseCf| hooks::contains_prefix(cf, start, same_prefix, 0);
+        let read = self.sieve.base.with_cf(hooks::DEFAULT_ID, read);
+        let closed = || Err("the database is closed".to_owned());
+        read.unwrap_or_else(closed).map_err(hooks::error_of)
+    }
+
+    fn has_prefix(&self, cf: &impl AsColumnFamilyRef, start: &[u8]) -> Result<bool, Error> {
+        let within = |filters: &CfFilter| self.sieve.is_within_engine_prefix(filters, start);
+        let same_prefix = self.filters_of(cf).with(|filters, _| within(filters));
+        let mut same_prefix = same_prefix.unwrap_or_default();
+        fault!(UnfilteredStartIsPrefix, same_prefix = true);
+        hooks::contains_prefix(cf, start, same_prefix, 0).map_err(hooks::error_of)
+    }
+}

@@ -1,0 +1,336 @@
+//! The C handle of a database (`rocksdb_t`): found, and proved to ask the filters.
+//!
+//! `rocksdb` gives the handle of its `DB` only. Of a database in the other thread mode, it is found
+//! among the words of the database object: the one pointer to a pointer to the engine, which a
+//! column family's handle names as well.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use librocksdb_sys as sys;
+use rocksdb::{
+    AsColumnFamilyRef as _, AsRawPtr as _, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error,
+    MultiThreaded, SingleThreaded, ThreadMode,
+};
+
+use super::base::Base;
+use super::sieve::Sieve;
+use super::{HOOKS, Hooks};
+use crate::error::OpenError;
+use crate::fault::fault;
+
+unsafe extern "C" {
+    fn lsm_sieve_find_handle(
+        object: *const c_void,
+        size: usize,
+        cf: *mut sys::rocksdb_column_family_handle_t,
+    ) -> *mut sys::rocksdb_t;
+    fn lsm_sieve_filter_handle(
+        handle: *mut sys::rocksdb_t,
+        reads_only: bool,
+        sieve: *mut c_void,
+        hooks: *const Hooks,
+    );
+    fn lsm_sieve_exact_read(begins: bool);
+}
+
+thread_local! {
+    /// Whether the next read is answered as absent, and so shows that it came by.
+    static NEXT_IS_ABSENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a read that came by is answered as absent.
+#[inline]
+pub(super) fn is_proof() -> bool {
+    NEXT_IS_ABSENT.get() && NEXT_IS_ABSENT.replace(false)
+}
+
+/// Runs a read of single keys that enters the engine at once: the caller has asked the filters, or
+/// wants to ask none. See `ExactRead` in `shim.h`.
+#[inline]
+pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            // SAFETY: of the read that began on this thread.
+            unsafe { lsm_sieve_exact_read(false) }
+        }
+    }
+    // SAFETY: it ends on this thread.
+    unsafe { lsm_sieve_exact_read(true) };
+    let _ends = Ends;
+    read()
+}
+
+/// A database that was just opened, and that nobody else uses yet.
+pub(crate) trait JustOpened {
+    /// # Errors
+    /// If the handle is not found.
+    fn handle(&self) -> Result<Handle, OpenError>;
+
+    /// Whether a key is in the default column family, read as the database's users read it.
+    fn has(&self, key: &[u8]) -> Result<bool, Error>;
+}
+
+impl<T: ThreadMode + 'static> JustOpened for DBWithThreadMode<T> {
+    fn handle(&self) -> Result<Handle, OpenError> {
+        Handle::of(self)
+    }
+
+    fn has(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.get_pinned(key)?.is_some())
+    }
+}
+
+/// The handle of an open database.
+pub(crate) struct Handle {
+    pub(super) raw: NonNull<sys::rocksdb_t>,
+    pub(crate) base: Arc<Base>,
+}
+
+// SAFETY: RocksDB's C API may be called from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn of<T: ThreadMode + 'static>(db: &DBWithThreadMode<T>) -> Result<Self, OpenError> {
+        let found = with_default_cf(db, |cf| (find_in(db, cf), Base::of_raw(cf)));
+        let (raw, base) = found.ok_or(OpenError::Handle)?;
+        let raw = raw.ok_or(OpenError::Handle)?;
+        if let Some(db) = (db as &dyn Any).downcast_ref::<DB>() {
+            // SAFETY: the database is live.
+            let given = unsafe { db.as_raw_ptr() };
+            if given != raw.as_ptr() {
+                return Err(OpenError::Handle);
+            }
+        }
+        Ok(Self { raw, base })
+    }
+
+    /// Puts the filters behind the handle, and proves that a read of this database asks them.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn filter(&self, db: &impl JustOpened, sieve: Arc<Sieve>) -> Result<(), OpenError> {
+        let reads_only = sieve.options.is_reader();
+        let sieve: *mut c_void = Arc::into_raw(sieve).cast_mut().cast();
+        fault!(HandleNotFiltered, {
+            // SAFETY: just turned raw.
+            drop(unsafe { Arc::from_raw(sieve.cast_const().cast::<Sieve>()) });
+            return passes_by(db);
+        });
+        // SAFETY: the handle is live, and no other thread has the database yet. The reference
+        // moves to the shim, which releases it through `sieve_release`.
+        unsafe { lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS) };
+        passes_by(db)
+    }
+}
+
+/// The one pointer in an object to a pointer to the engine of a column family, which must be live.
+fn find_in<D>(
+    object: &D,
+    cf: *mut sys::rocksdb_column_family_handle_t,
+) -> Option<NonNull<sys::rocksdb_t>> {
+    let start = (&raw const *object).cast();
+    // SAFETY: the object has that size and lives during the call, and so does the column family.
+    NonNull::new(unsafe { lsm_sieve_find_handle(start, size_of::<D>(), cf) })
+}
+
+/// Calls `act` with a handle of the default column family, in either of the thread modes.
+fn with_default_cf<T: ThreadMode + 'static, R>(
+    db: &DBWithThreadMode<T>,
+    act: impl FnOnce(*mut sys::rocksdb_column_family_handle_t) -> R,
+) -> Option<R> {
+    let db: &dyn Any = db;
+    if let Some(db) = db.downcast_ref::<DBWithThreadMode<MultiThreaded>>() {
+        let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?;
+        return Some(act(cf.inner()));
+    }
+    let db = db.downcast_ref::<DBWithThreadMode<SingleThreaded>>()?;
+    Some(act(db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?.inner()))
+}
+
+/// Proves that a read of the database comes by the filters. The engine is not read.
+fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
+    NEXT_IS_ABSENT.set(true);
+    let found = db.has(b"lsm-sieve");
+    let came_by = !NEXT_IS_ABSENT.replace(false);
+    fault!(SilentHandlePassed, return Ok(()));
+    match found {
+        Ok(false) if came_by => Ok(()),
+        _ => Err(OpenError::HooksSilent {
+            what: "the database behind the handle",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+    use std::thread;
+    use std::time::Duration;
+
+    use rocksdb::{Options, TransactionDBOptions};
+
+    use super::*;
+    use crate::math::{Bits, Items};
+    use crate::{Engine, Isolation, SieveDb, SieveOptions};
+
+    fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        DBWithThreadMode::open_cf_with_opts(&options, path, cfs).unwrap()
+    }
+
+    #[test]
+    fn the_handle_is_found_in_both_thread_modes() {
+        let home = tempfile::tempdir().unwrap();
+        let given = |db: &DB| {
+            // SAFETY: the database is live.
+            unsafe { db.as_raw_ptr() }
+        };
+        let single = open::<SingleThreaded>(&home.path().join("single"));
+        let found = Handle::of(&single).unwrap().raw.as_ptr();
+        if let Some(db) = (&single as &dyn Any).downcast_ref::<DB>() {
+            assert_eq!(found, given(db));
+        }
+        let multi = open::<MultiThreaded>(&home.path().join("multi"));
+        assert_ne!(Handle::of(&multi).unwrap().raw.as_ptr(), found);
+    }
+
+    /// An object of another layout, as of another version of `rocksdb`.
+    #[test]
+    fn a_handle_that_is_not_the_only_one_is_not_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open::<MultiThreaded>(home.path());
+        let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let find = |words: [usize; 3]| find_in(&words, cf.inner());
+        let handle = Handle::of(&db).unwrap().raw;
+        // SAFETY: the handle is live, and its first word is the pointer to the engine.
+        let engine = unsafe { handle.cast::<usize>().read() };
+        let copy = Box::new(engine);
+        let (one, other) = (handle.as_ptr() as usize, (&raw const *copy) as usize);
+        // Words that are no pointers, or pointers to nothing.
+        assert_eq!(find([one, 0, 40]), Some(handle));
+        assert_eq!(find([usize::MAX - 7, one, 0x1000]), Some(handle));
+        assert_eq!(find([0x1000, 7, engine]), None);
+        assert_eq!(find([one, 0, other]), None);
+    }
+
+    /// Creates column families in one call, and passes each handle to `act`.
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "one program of calls of the C API"
+    )]
+    fn create_at_once(
+        db: &SieveDb,
+        options: &Options,
+        names: &[&CStr],
+        act: impl Fn(*mut sys::rocksdb_t, *mut sys::rocksdb_column_family_handle_t),
+    ) {
+        let handle = Handle::of(&**db).unwrap().raw.as_ptr();
+        let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let (mut number, mut error) = (0, std::ptr::null_mut());
+        // SAFETY: the database, the options and the names live through the calls. What RocksDB
+        // returns is freed once, the handles before the database closes.
+        unsafe {
+            let cfs = sys::rocksdb_create_column_families(
+                handle,
+                options.as_raw_ptr(),
+                names.len().try_into().unwrap(),
+                names.as_ptr(),
+                &raw mut number,
+                &raw mut error,
+            );
+            assert_eq!((number, error.is_null()), (names.len(), true));
+            for &cf in std::slice::from_raw_parts(cfs, number) {
+                act(handle, cf);
+                sys::rocksdb_column_family_handle_destroy(cf);
+            }
+            sys::rocksdb_create_column_families_destroy(cfs);
+        }
+    }
+
+    /// A write to a family without locks is an error.
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "one program of calls of the C API"
+    )]
+    #[test]
+    fn families_made_at_once_all_have_locks() {
+        let home = tempfile::tempdir().unwrap();
+        let locks = Isolation::locks(TransactionDBOptions::default());
+        let sieve = SieveOptions::default().transactions(locks);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let names = [c"first", c"second", c"third", c"fourth"];
+        create_at_once(&db, &options, &names, |handle, cf| {
+            let (key, mut error) = (c"key".as_ptr(), std::ptr::null_mut());
+            // SAFETY: the database and the column family are live, and the key has three bytes.
+            unsafe {
+                let write = sys::rocksdb_writeoptions_create();
+                sys::rocksdb_put_cf(handle, write, cf, key, 3, key, 3, &raw mut error);
+                sys::rocksdb_writeoptions_destroy(write);
+                assert!(error.is_null(), "{:?}", CStr::from_ptr(error));
+            }
+        });
+    }
+
+    /// Maintenance, which would drop what exceeds the budget, has ended.
+    #[test]
+    fn families_made_at_once_share_what_the_budget_leaves() {
+        let home = tempfile::tempdir().unwrap();
+        let budget = Bits::from_bytes(4 << 20);
+        let sieve = SieveOptions::default();
+        let sieve = sieve.memory_budget(budget);
+        let sieve = sieve.expected_keys(Items::new(1_000_000));
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        db.sieve().filters.stop_maintenance();
+        let first = db.cf_filters().size_of_summaries(None);
+        let names = [c"first", c"second", c"third", c"fourth"];
+        create_at_once(&db, &options, &names, |_, _| {});
+        let all = db.cf_filters().size_of_summaries(None);
+        assert!(all <= budget, "{all:?}");
+        assert!(all.get() >= 2 * first.get(), "{first:?} and {all:?}");
+    }
+
+    #[test]
+    fn reads_past_the_filters_are_those_of_one_thread() {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::builder(home.path()).open().unwrap();
+        assert!(db.wait_until_complete(Duration::from_secs(60)));
+        let by_handle: &Engine = &db;
+        let absent = || {
+            assert_eq!(by_handle.get("absent").unwrap(), None);
+            db.stats().absent
+        };
+        let before = absent();
+        past_filters(|| {
+            assert_eq!(absent(), before);
+            assert_eq!(
+                thread::scope(|scope| scope.spawn(absent).join().unwrap()),
+                before + 1
+            );
+        });
+        assert_eq!(absent(), before + 2);
+    }
+
+    #[test]
+    fn a_database_whose_reads_pass_by_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let db: Engine = open(&home.path().join("plain"));
+        assert!(passes_by(&db).is_err());
+        assert!(!is_proof());
+        SieveDb::builder(home.path().join("filtered"))
+            .open()
+            .unwrap();
+    }
+}

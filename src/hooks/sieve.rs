@@ -1,0 +1,350 @@
+//! What a database's handle asks: the filters of an open engine, and what they need around the
+//! operations of RocksDB that bring keys past the memtables, or column families.
+//!
+//! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rocksdb::Error;
+
+use super::base::Base;
+use super::handle;
+use super::seams;
+use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
+use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
+use crate::error::OpenError;
+use crate::fault::fault;
+use crate::math::Bits;
+use crate::options::SieveOptions;
+use crate::sync::unpoisoned;
+use lsm_sieve_front::audit::Distrust as _;
+use lsm_sieve_front::cf_filter::prefix_lookup::{self, Span};
+use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
+use lsm_sieve_front::filters::{Filters, MaintenanceError};
+use lsm_sieve_front::options::{FilterSize, FrontOptions};
+use lsm_sieve_front::prefix::Prefixes;
+use lsm_sieve_front::rcu::Reading;
+use lsm_sieve_front::stats::Stats;
+
+/// What the engine found: nothing, a value, or an error that only the engine's caller learns.
+pub(crate) type Found = Result<Option<()>, ()>;
+
+/// The filters of an open database. [`SieveDb`](crate::SieveDb) has the same methods; this is how a
+/// program that has a handle of RocksDB's C API reaches them: [`Sieve::of`].
+pub struct Sieve {
+    pub(crate) filters: Filters,
+    /// Those of the default column family.
+    pub(crate) default: Arc<CfFilter>,
+    pub(crate) options: SieveOptions,
+    pub(crate) base: Arc<Base>,
+    /// Whether a column family got another prefix extractor since the open.
+    has_extractor_changed: AtomicBool,
+    /// Held while a column family is created or dropped: its filters are created and dropped with
+    /// it.
+    cfs: Mutex<()>,
+}
+
+impl Sieve {
+    pub(crate) fn new(
+        filters: Filters,
+        default: Arc<CfFilter>,
+        options: SieveOptions,
+        base: Arc<Base>,
+    ) -> Self {
+        Self {
+            filters,
+            default,
+            options,
+            base,
+            has_extractor_changed: AtomicBool::new(false),
+            cfs: Mutex::default(),
+        }
+    }
+
+    /// As [`SieveDb::stats`](crate::SieveDb::stats).
+    pub fn stats(&self) -> Stats {
+        self.filters.stats()
+    }
+
+    /// As [`SieveDb::wait_for_maintenance`](crate::SieveDb::wait_for_maintenance).
+    #[must_use = "false if it took longer"]
+    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
+        self.filters.wait_for_maintenance(limit, || true)
+    }
+
+    /// As [`SieveDb::wait_until_complete`](crate::SieveDb::wait_until_complete).
+    #[must_use = "false if some SSTs are not covered"]
+    pub fn wait_until_complete(&self, limit: Duration) -> bool {
+        self.filters.wait_until_complete(limit)
+    }
+
+    /// As [`SieveDb::consolidate`](crate::SieveDb::consolidate).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
+        self.filters.consolidate()
+    }
+
+    /// As [`SieveDb::set_filter_size`](crate::SieveDb::set_filter_size).
+    pub fn set_filter_size(&self, size: FilterSize) {
+        self.filters.set_filter_size(size);
+    }
+
+    /// As [`SieveDb::set_memory_budget`](crate::SieveDb::set_memory_budget).
+    pub fn set_memory_budget(&self, budget: Option<Bits>) {
+        self.filters.set_memory_budget(budget);
+    }
+
+    /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.
+    #[inline]
+    pub(super) fn read(&self, cf: u32, key: &[u8], engine: impl FnOnce() -> Found) -> bool {
+        if handle::is_proof() {
+            return true;
+        }
+        let found = match cf {
+            DEFAULT_ID => lookup::get(&*self.default, key, engine),
+            _ => lookup::get((&*self.filters.cf_filters, cf), key, engine),
+        };
+        matches!(found, Ok(None))
+    }
+
+    /// Whether the filters alone prove a key absent.
+    pub(super) fn rules_out(&self, cf: u32, key: &[u8]) -> bool {
+        lookup::rules_out((&*self.filters.cf_filters, cf), key)
+    }
+
+    /// The edition of the view of a column family that filters may answer for by prefix; and after
+    /// how many seeks in a row that find something an iterator no longer asks them.
+    pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<(u64, u32)> {
+        let filters = (&*self.filters.cf_filters, cf);
+        let edition = |cf: &CfFilter, _: &Reading| {
+            let has_prefixes = !cf.prefixes().is_empty();
+            has_prefixes.then(|| (cf.edition(), cf.most_seeks_found()))
+        };
+        filters.with(edition).flatten()
+    }
+
+    /// Whether no key of a span existed since the view of this edition was published.
+    pub(super) fn is_empty_since(&self, cf: u32, span: Span<'_>, edition: u64) -> bool {
+        let filters = (&*self.filters.cf_filters, cf);
+        prefix_lookup::is_empty_since(filters, span, edition)
+    }
+
+    /// From here on, the prefixes of an extractor may be those of another one.
+    pub(super) fn extractor_changes(&self) {
+        self.has_extractor_changed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the engine's own function gives all keys that start so one prefix, and the engine
+    /// uses it.
+    pub(crate) fn is_within_engine_prefix(&self, cf: &CfFilter, start: &[u8]) -> bool {
+        let extractor = cf.prefixes().of_engine();
+        extractor.is_some_and(|(_, extractor)| extractor.of_all(start).is_some())
+            && !self.has_extractor_changed.load(Ordering::SeqCst)
+    }
+
+    /// Has the `engine` read the keys at the indexes that it is given, so that all others are
+    /// absent, at one moment. False if the column family has no filters.
+    pub(super) fn read_many(
+        &self,
+        cfs: &[u32],
+        keys: &[&[u8]],
+        engine: impl Fn(&[usize]) -> Vec<Found>,
+    ) -> bool {
+        let filters = |cf| self.filters.cf_filters.get(cf);
+        let (first, others) = cfs.split_first().expect("some keys are read");
+        if others.iter().all(|cf| cf == first) {
+            let Some(cf_filter) = filters(*first) else {
+                return false;
+            };
+            multi_lookup::multi_get_at(&cf_filter, keys, engine);
+        } else {
+            let with_filters = cfs.iter().zip(keys).map(|(&cf, &key)| (filters(cf), key));
+            let with_filters: Vec<_> = with_filters.collect();
+            multi_lookup::multi_get_cf(&with_filters, engine);
+        }
+        true
+    }
+
+    /// Runs an operation that brings keys past the memtables of the column family with this id, or
+    /// of any.
+    pub(super) fn external_writes(&self, cf: Option<u32>, run: impl FnOnce()) {
+        let Some(run) = seams::external_writes(&self.filters, cf, run) else {
+            return;
+        };
+        let arriving = self.filters.cf_filters.begin_external_writes(cf);
+        run();
+        drop(arriving);
+    }
+
+    /// External writes came, or may come, without notice: nothing is absent until the next open.
+    pub(super) fn disable(&self) {
+        let all = self.filters.cf_filters.all();
+        all.iter().for_each(|cf_filter| cf_filter.disable());
+    }
+
+    /// Creates column families with their own filters, unless a name is excluded. `create` returns
+    /// the ids of those that RocksDB created.
+    ///
+    /// # Errors
+    /// Why one's options are not supported; nothing was created.
+    pub(super) fn create_cfs(
+        &self,
+        cfs: &[(String, CfOptions<'_>)],
+        create: impl FnOnce() -> Vec<Option<u32>>,
+    ) -> Result<(), OpenError> {
+        let _turn = unpoisoned(self.cfs.lock());
+        let filtered = self.filters_of_new(cfs)?;
+        for (id, cf_filter) in create().into_iter().zip(filtered) {
+            let Some(id) = id else {
+                continue;
+            };
+            let Some(cf_filter) = cf_filter else {
+                fault!(LateExclusionForgotten, continue);
+                self.filters.cf_filters.exclude(id);
+                continue;
+            };
+            if cf_filter.key_space().id() != Some(id) {
+                let cf = cf_filter.name();
+                tracing::error!(cf, "the memtable capture does not fire: no filters");
+                continue;
+            }
+            self.filters.insert(id, cf_filter);
+        }
+        fault!(NoWakeAfterCreateCf, return Ok(()));
+        self.filters.wakeup.notify();
+        Ok(())
+    }
+
+    /// Filters of column families that are about to be created, with their hooks in the options;
+    /// `None` if the name is excluded.
+    fn filters_of_new(
+        &self,
+        cfs: &[(String, CfOptions<'_>)],
+    ) -> Result<Vec<Option<Arc<CfFilter>>>, OpenError> {
+        let existing = &self.filters.cf_filters;
+        let number = existing.all().len() + cfs.len();
+        let mut taken = existing.size_of_summaries(None);
+        let filters_of = |(name, options): &(String, CfOptions<'_>)| {
+            if self.options.isolation().is_some() {
+                prepare_for_transactions(name, options)?;
+            }
+            if self.options.is_excluded(name) {
+                return Ok(None);
+            }
+            let front = FrontOptions {
+                prefixes: prefixes_of(name, options, &self.options)?,
+                ..shared_by(self.settings(), number)
+            };
+            let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
+            let mut size = cf_filter.view().summary.size();
+            fault!(FamiliesTakeOneRoom, size = Bits::new(0));
+            taken = taken + size;
+            put_hooks(options, &cf_filter)?;
+            Ok(Some(cf_filter))
+        };
+        cfs.iter().map(filters_of).collect()
+    }
+
+    /// Drops column families and their filters. `drop` returns of each whether RocksDB dropped it.
+    pub(super) fn drop_cfs(&self, ids: &[u32], drop: impl FnOnce() -> Vec<bool>) {
+        let _turn = unpoisoned(self.cfs.lock());
+        let cf_filters = ids.iter().map(|&id| self.filters.cf_filters.get(id));
+        let cf_filters: Vec<Option<Arc<CfFilter>>> = cf_filters.collect();
+        for (is_dropped, cf_filter) in drop().into_iter().zip(cf_filters) {
+            let Some(cf_filter) = cf_filter.filter(|_| is_dropped) else {
+                continue;
+            };
+            self.filters.cf_filters.withdraw_view(&cf_filter);
+            if !self.options.has_read_only_filters() {
+                self.filters.filter_store.remove_summary(cf_filter.name());
+            }
+        }
+        fault!(NoWakeAfterDropCf, return);
+        self.filters.wakeup.notify();
+    }
+
+    /// The settings with the current rates, which may have changed since the open.
+    fn settings(&self) -> FrontOptions {
+        FrontOptions {
+            summary: self.filters.cf_filters.summary_rates(),
+            segment_rate: self.default.segment_rate(),
+            ..self.filters.options.clone()
+        }
+    }
+
+    /// RocksDB's own refusal if the engine writes nothing. For operations that its read-only and
+    /// secondary instances run all the same, in part, or crash at, and that do not come by the
+    /// handle.
+    pub(crate) fn refuse_if_reader(&self) -> Result<(), Error> {
+        if !self.options.is_reader() {
+            return Ok(());
+        }
+        let refused = self.base.with_cf(DEFAULT_ID, refusal_of_reader);
+        refused.unwrap_or(Ok(())).map_err(error_of)
+    }
+
+    /// Starts maintenance.
+    pub(crate) fn start(&self) -> Result<(), OpenError> {
+        self.filters.start_thread().map_err(OpenError::Thread)
+    }
+
+    /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Again, it does
+    /// nothing.
+    pub(crate) fn stop(&self) {
+        // Its flush must not run beside the engine's own flush at the close.
+        self.filters.stop_maintenance();
+        // A block cache that outlives the database may keep readers of our filters and pass them on
+        // to the next filters of these SSTs, which could neither verify nor drop them.
+        self.filters.retire();
+    }
+}
+
+impl std::fmt::Debug for Sieve {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sieve").finish_non_exhaustive()
+    }
+}
+
+/// The settings of column families of this number, which share the budget.
+pub(crate) fn shared_by(front: FrontOptions, cfs: usize) -> FrontOptions {
+    let overhead = CfFilter::OVERHEAD.get().saturating_mul(cfs as u64);
+    front.shared_by(cfs, Bits::new(overhead))
+}
+
+/// Makes a column family keep the memtable history that commits check for conflicts.
+pub(crate) fn prepare_for_transactions(
+    cf: &str,
+    options: &impl AsOptions,
+) -> Result<(), OpenError> {
+    OpenError::refuse(cf, transactions_refusal(options))?;
+    keep_history(options);
+    Ok(())
+}
+
+/// The functions for the prefixes of a column family: RocksDB's extractor, if these options have
+/// one that can be named, and those of the settings.
+pub(crate) fn prefixes_of(
+    cf: &str,
+    options: &impl AsOptions,
+    sieve: &SieveOptions,
+) -> Result<Arc<Prefixes>, OpenError> {
+    let engine = extractor(options);
+    let given = sieve.prefixes_of(cf).iter().cloned();
+    let prefixes = Prefixes::beside_engine(engine, given);
+    let too_many = |error| OpenError::settings(format_args!("of column family {cf:?} {error}"));
+    prefixes.map(Arc::new).map_err(too_many)
+}
+
+/// Puts the hooks of a column family's filters into its options.
+pub(crate) fn put_hooks(
+    options: &impl AsOptions,
+    cf_filter: &Arc<CfFilter>,
+) -> Result<(), OpenError> {
+    OpenError::refuse(cf_filter.name(), refusal(options))?;
+    install(options, Arc::clone(cf_filter), &HOOKS);
+    Ok(())
+}
