@@ -100,7 +100,7 @@ mod tests {
     fn options_of_one_name_take_the_same_value() {
         let mut all = BTreeMap::new();
         options(&Arguments::command(), &mut all);
-        assert!(all.len() > 20, "{all:?}");
+        assert!(all.len() > 12, "{all:?}");
         // One trace, or several that each name their format.
         all.remove("trace");
         for (name, uses) in all {
