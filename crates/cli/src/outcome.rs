@@ -67,6 +67,20 @@ pub fn usage<T>(error: &clap::Error, command: &str) -> Result<T, Stop> {
     Err(Stop::input(format!("{reason}; see `{command} --help`")))
 }
 
+/// The command as it was called, with its subcommands up to the first word that is none.
+pub fn asked(command: &clap::Command) -> String {
+    let mut command = command;
+    let mut names = vec![command.get_name()];
+    for word in std::env::args_os().skip(1) {
+        let Some(next) = command.find_subcommand(&word) else {
+            break;
+        };
+        names.push(next.get_name());
+        command = next;
+    }
+    names.join(" ")
+}
+
 /// Writing to standard output failed.
 pub fn writing(error: io::Error) -> Stop {
     match error.kind() {

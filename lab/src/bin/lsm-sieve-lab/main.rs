@@ -57,7 +57,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Stop> {
-    let arguments = Arguments::try_parse().or_else(|error| outcome::usage(&error, &asked()))?;
+    let arguments = Arguments::try_parse()
+        .or_else(|error| outcome::usage(&error, &outcome::asked(&Arguments::command())))?;
     output::log_to_stderr();
     progress::handle_interrupts()?;
     let output = Output::new(arguments.json).explained(arguments.explain);
@@ -73,20 +74,6 @@ fn run() -> Result<(), Stop> {
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
     }
-}
-
-/// The command as it was called, with its subcommands up to the first word that is none.
-fn asked() -> String {
-    let mut command = &Arguments::command();
-    let mut names = vec![command.get_name()];
-    for word in std::env::args_os().skip(1) {
-        let Some(next) = command.find_subcommand(&word) else {
-            break;
-        };
-        names.push(next.get_name());
-        command = next;
-    }
-    names.join(" ")
 }
 
 #[cfg(test)]
