@@ -8,7 +8,7 @@
 //! A case is one seed. It creates a database, carries out its steps, and removes it. The next seed
 //! is the next case. A failing case is shrunk and printed as text that `--replay` runs again.
 //!
-//! The command of another kind of store brings a [`Case`](case::Case) of its own.
+//! The command of another kind of store brings a [`Case`] of its own.
 
 #[doc(hidden)]
 pub mod case;
