@@ -106,7 +106,7 @@ impl<S: Store> FilteredStore<S> {
             let hashes: Vec<_> = missing.iter().map(|hash| hash.for_summary()).collect();
             summary.insert_many(&hashes);
             let covered = HashSet::from([position.id()]);
-            cf.publish(cf.epoch(), summary, Coverage::Complete, covered);
+            cf.publish(&cf.list(|| ()), summary, Coverage::Complete, covered);
         }
         let link = Arc::new(Link {
             store,

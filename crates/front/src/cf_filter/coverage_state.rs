@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use super::CfFilter;
+use super::{CfFilter, Listing};
 use crate::audit::Distrust;
 use crate::fault::fault;
 use crate::filter::{Chain, Scalable};
@@ -154,8 +154,7 @@ impl CfFilter {
         self.view.publish(View { edition, ..view });
     }
 
-    /// The epoch to pass to [`CfFilter::publish`] later. Take it *before* the SSTs are listed.
-    pub fn epoch(&self) -> CoverageEpoch {
+    pub(super) fn epoch(&self) -> CoverageEpoch {
         let coverage_state = unpoisoned(self.coverage_state.lock());
         CoverageEpoch {
             number: coverage_state.external_epoch,
@@ -163,9 +162,9 @@ impl CfFilter {
         }
     }
 
-    /// Whether no external write runs, nor has begun or ended since this epoch.
-    pub(crate) fn is_current(&self, epoch: CoverageEpoch) -> bool {
-        !unpoisoned(self.coverage_state.lock()).is_past(epoch)
+    /// Whether no external write runs, nor has begun or ended since the listing began.
+    pub(crate) fn is_current<S>(&self, listing: &Listing<S>) -> bool {
+        !unpoisoned(self.coverage_state.lock()).is_past(listing.epoch)
     }
 
     /// The current position, if the engine's latest write has this sequence number.
@@ -273,16 +272,16 @@ impl CfFilter {
     }
 
     /// Publishes `summary` to lookups and `covered` as the SSTs that it covers, unless external
-    /// writes came since `epoch`. Returns whether it did.
-    pub fn publish(
+    /// writes came since the listing began. Returns whether it did.
+    pub fn publish<S>(
         &self,
-        epoch: CoverageEpoch,
+        listing: &Listing<S>,
         summary: Arc<Scalable>,
         coverage: Coverage,
         mut covered: HashSet<SegmentId>,
     ) -> bool {
         let mut coverage_state = unpoisoned(self.coverage_state.lock());
-        if coverage_state.is_past(epoch) {
+        if coverage_state.is_past(listing.epoch) {
             return false;
         }
         let now = self.view();
@@ -386,7 +385,7 @@ pub struct WritePosition {
 
 /// A point in the history of external writes.
 #[derive(Clone, Copy, Debug)]
-pub struct CoverageEpoch {
+pub(super) struct CoverageEpoch {
     number: u64,
     quiet: bool,
 }

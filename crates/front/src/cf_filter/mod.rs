@@ -6,11 +6,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 pub(crate) mod auditor;
 mod coverage_state;
+mod listing;
 pub mod lookup;
 pub mod multi_lookup;
 pub mod prefix_lookup;
 
-pub use self::coverage_state::{CoverageEpoch, ExternalWrites, WritePosition};
+pub use self::coverage_state::{ExternalWrites, WritePosition};
+pub use self::listing::Listing;
 pub use self::lookup::Resolve;
 
 use self::auditor::Auditor;

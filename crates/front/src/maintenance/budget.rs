@@ -71,7 +71,10 @@ impl Maintenance {
                 size,
             })
         };
-        tables.flatten().filter_map(held).collect()
+        tables
+            .flat_map(|listed| listed.to_vec())
+            .filter_map(held)
+            .collect()
     }
 }
 

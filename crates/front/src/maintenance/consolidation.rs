@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::coverage::{Hashes, is_covered};
 use super::growth::{self, KeySource};
 use super::static_stage::StaticKeys;
-use super::{Maintenance, TaskError};
-use crate::cf_filter::{CfFilter, CoverageEpoch};
+use super::{Maintenance, Tables, TaskError};
+use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
@@ -24,9 +24,8 @@ use crate::view::Coverage;
 
 /// All live SSTs of a column family in one epoch.
 pub(super) struct ReadSegments {
-    pub(super) epoch: CoverageEpoch,
     /// SSTs whose keys were read.
-    pub(super) read: Vec<LiveSegment>,
+    pub(super) read: Tables,
     /// SSTs that could not be read.
     pub(super) quarantine: Vec<LiveSegment>,
 }
@@ -268,12 +267,12 @@ impl Maintenance {
             }
         };
         let mut runs = HashMap::<_, u64>::new();
-        for table in self.list(cf_filter)? {
+        for table in self.list(cf_filter)?.iter() {
             let run = match table.level {
                 Some(level) if level > 0 => (Some(level), None),
                 _ => (None, Some(table.path.clone())),
             };
-            *runs.entry(run).or_default() += in_table(&table);
+            *runs.entry(run).or_default() += in_table(table);
         }
         Ok(runs.into_values().max().unwrap_or_default())
     }
@@ -400,7 +399,7 @@ impl Maintenance {
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
                 return Err(TaskError::Stopped);
             }
-            let read = absorbed.read.into_iter().map(|table| table.path);
+            let read = absorbed.read.iter().map(|table| table.path.clone());
             absorbed = self.insert_all_keys(new, cf_filter, backoff, read.collect(), source)?;
         }
         Ok(())
@@ -414,20 +413,16 @@ impl Maintenance {
         new: &Arc<Scalable>,
         absorbed: &ReadSegments,
     ) -> Result<bool, TaskError> {
-        let ReadSegments {
-            epoch,
-            read,
-            quarantine,
-        } = absorbed;
+        let ReadSegments { read, quarantine } = absorbed;
         let covered: HashSet<SegmentId> = read.iter().filter_map(LiveSegment::id).collect();
         let summary = Arc::clone(new);
         if quarantine.is_empty() {
-            return Ok(cf_filter.publish(*epoch, summary, Coverage::Complete, covered));
+            return Ok(cf_filter.publish(read, summary, Coverage::Complete, covered));
         }
         // It lacks the keys of the SSTs that could not be read.
         cf_filter.key_log().end();
         absorbed.check_needed_segments(cf_filter)?;
-        Ok(self.publish_partial(cf_filter, *epoch, summary, covered, quarantine))
+        Ok(self.publish_partial(cf_filter, read, summary, covered, quarantine))
     }
 
     /// Inserts the keys of all live SSTs into a summary filter, except those whose paths are in
@@ -461,9 +456,9 @@ impl Maintenance {
         mut take: impl FnMut(&LiveSegment, &[KeyHash]),
     ) -> Result<ReadSegments, TaskError> {
         loop {
-            let (epoch, tables) = self.list_in_epoch(cf_filter)?;
+            let mut tables = self.list(cf_filter)?;
             let mut all_there = true;
-            for table in &tables {
+            for table in tables.iter() {
                 if read.contains(&table.path) || backoff.is_quarantined(&table.path) {
                     continue;
                 }
@@ -479,12 +474,9 @@ impl Maintenance {
                 }
             }
             if all_there {
-                let (read, quarantine) = tables
-                    .into_iter()
-                    .partition(|table| read.contains(&table.path));
+                let quarantine = tables.take_out(|table| read.contains(&table.path));
                 return Ok(ReadSegments {
-                    epoch,
-                    read,
+                    read: tables,
                     quarantine,
                 });
             }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Maintenance, TaskError};
-use crate::cf_filter::{CfFilter, CoverageEpoch};
+use super::{Maintenance, Tables, TaskError};
+use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
@@ -22,29 +22,24 @@ const TOGETHER: usize = 256;
 
 impl Maintenance {
     /// Publishes what is known without reading an SST.
-    pub(super) fn publish_known(
-        &self,
-        cf_filter: &CfFilter,
-        epoch: CoverageEpoch,
-        tables: &[LiveSegment],
-    ) {
+    pub(super) fn publish_known(&self, cf_filter: &CfFilter, tables: &Tables) {
         let summary = Arc::clone(&cf_filter.view().summary);
         let mut is_complete = cf_filter.is_complete_by_construction();
         fault!(CoveredWhenListed, is_complete = true);
         if is_complete {
             // Every SST is covered by construction; only the list of them has changed.
             let covered = tables.iter().filter_map(LiveSegment::id).collect();
-            cf_filter.publish(epoch, summary, Coverage::Complete, covered);
+            cf_filter.publish(tables, summary, Coverage::Complete, covered);
         } else {
             let covered = cf_filter.covered_among(tables.iter().filter_map(LiveSegment::id));
-            self.publish_partial(cf_filter, epoch, summary, covered, tables);
+            self.publish_partial(cf_filter, tables, summary, covered, tables);
         }
     }
 
     pub(super) fn publish_partial(
         &self,
         cf_filter: &CfFilter,
-        epoch: CoverageEpoch,
+        listed: &Tables,
         summary: Arc<Scalable>,
         covered: HashSet<SegmentId>,
         tables: &[LiveSegment],
@@ -55,15 +50,14 @@ impl Maintenance {
             range: table.range.as_ref(),
         });
         let coverage = Coverage::all_but(uncovered.collect());
-        cf_filter.publish(epoch, summary, coverage, covered)
+        cf_filter.publish(listed, summary, coverage, covered)
     }
 
     /// Adds the keys of all uncovered SSTs to the summary filter.
     pub(super) fn cover(
         &self,
         cf_filter: &CfFilter,
-        epoch: CoverageEpoch,
-        tables: &[LiveSegment],
+        tables: &Tables,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let summary = Arc::clone(&cf_filter.view().summary);
@@ -100,7 +94,7 @@ impl Maintenance {
             cf_filter.mark_covered(&summary, table.id());
             if !self.publish_partial(
                 cf_filter,
-                epoch,
+                tables,
                 Arc::clone(&summary),
                 covered.clone(),
                 tables,

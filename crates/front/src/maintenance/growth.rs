@@ -142,10 +142,10 @@ impl Maintenance {
         // installed later.
         let in_memtables = self.engine.entries_in_memtables(cf_filter.key_space());
         let is_memtable_open = cf_filter.intake().is_held() || !matches!(in_memtables, Ok(0));
-        let (epoch, tables) = self.list_in_epoch(cf_filter)?;
+        let tables = self.list(cf_filter)?;
         // External writes that begin from here on end the log.
         let mut may_lack_keys =
-            is_memtable_open || !tables.is_empty() || !cf_filter.is_current(epoch);
+            is_memtable_open || !tables.is_empty() || !cf_filter.is_current(&tables);
         fault!(KeyLogBegunLate, may_lack_keys = false);
         match may_lack_keys {
             true => cf_filter.key_log().end(),
@@ -201,14 +201,10 @@ impl Maintenance {
         cf_filter: &CfFilter,
     ) -> Result<Option<ReadSegments>, TaskError> {
         // Before the log is read: external writes that come meanwhile are not in it.
-        let (mut epoch, mut read) = self.list_in_epoch(cf_filter)?;
+        let mut read = self.list(cf_filter)?;
         let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
-        fault!(
-            ListedAfterReplay,
-            (epoch, read) = self.list_in_epoch(cf_filter)?
-        );
+        fault!(ListedAfterReplay, read = self.list(cf_filter)?);
         Ok(is_whole.then(|| ReadSegments {
-            epoch,
             read,
             quarantine: Vec::new(),
         }))

@@ -32,14 +32,13 @@ mod tables;
 use std::collections::{HashMap, TryReserveError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::budget::room;
 use self::growth::Pace;
 use self::live::LiveSegments;
 use self::sweep::Sweeper;
-use crate::cf_filter::{CfFilter, CoverageEpoch, WritePosition};
+use crate::cf_filter::{CfFilter, Listing, WritePosition};
 use crate::cf_filters::CfFilters;
 use crate::engine::{Engine, EngineError, LiveSegment};
 use crate::fault::fault;
@@ -101,6 +100,9 @@ impl TaskError {
         }
     }
 }
+
+/// The SSTs of a column family that are live.
+type Tables = Listing<Vec<LiveSegment>>;
 
 /// The state of the maintenance thread.
 pub(crate) struct Maintenance {
@@ -232,14 +234,13 @@ impl Maintenance {
         for cf_filter in self.cf_filters.all() {
             let mut backoff = self.backoffs.remove(cf_filter.name()).unwrap_or_default();
             backoff.begin(Instant::now(), requests.retry || requests.consolidate);
-            let tended = match self.list_in_epoch(&cf_filter) {
-                Ok((epoch, tables)) => {
+            let tended = match self.list(&cf_filter) {
+                Ok(tables) => {
                     let ids = tables.iter().filter_map(LiveSegment::id);
                     self.live.record(cf_filter.name(), ids);
                     // A panic counts as this column family's failure and is not retried at once.
-                    let maintain_cf = || {
-                        self.maintain_cf(&cf_filter, epoch, &tables, requests, quiet, &mut backoff)
-                    };
+                    let maintain_cf =
+                        || self.maintain_cf(&cf_filter, &tables, requests, quiet, &mut backoff);
                     catch_unwind(AssertUnwindSafe(maintain_cf)).unwrap_or_else(|panic| {
                         fault!(PanicEndsMaintenance, resume_unwind(panic));
                         tracing::error!(
@@ -314,8 +315,7 @@ impl Maintenance {
     fn maintain_cf(
         &self,
         cf_filter: &CfFilter,
-        epoch: CoverageEpoch,
-        tables: &[LiveSegment],
+        tables: &Tables,
         requests: Requests,
         quiet: bool,
         backoff: &mut Backoff,
@@ -328,7 +328,7 @@ impl Maintenance {
         }
         self.load_filters(cf_filter, tables);
         let was_complete = cf_filter.is_complete_by_construction();
-        self.publish_known(cf_filter, epoch, tables);
+        self.publish_known(cf_filter, tables);
         if !was_complete && !tables.is_empty() {
             // A run before has read them, which external writes overtook.
             self.save_unless_nearly_stored(cf_filter);
@@ -339,7 +339,7 @@ impl Maintenance {
         }
         let before = cf_filter.view().summary;
         let improved = self
-            .build_missing(cf_filter, epoch, tables, backoff)
+            .build_missing(cf_filter, tables, backoff)
             .and_then(|()| {
                 let due = !backoff.is_waiting() && self.consolidation_is_due(cf_filter, quiet);
                 // A request is fulfilled already if the missing keys went into another summary
@@ -361,13 +361,12 @@ impl Maintenance {
     fn build_missing(
         &self,
         cf_filter: &CfFilter,
-        epoch: CoverageEpoch,
-        tables: &[LiveSegment],
+        tables: &Tables,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         self.save_filters(tables);
         if !cf_filter.is_complete_by_construction() {
-            self.cover(cf_filter, epoch, tables, backoff)?;
+            self.cover(cf_filter, tables, backoff)?;
         }
         self.rebuild_filters(cf_filter, tables, backoff)?;
         self.save_filters(tables);
@@ -386,14 +385,14 @@ impl Maintenance {
         }
         let _span = tracing::info_span!("save_on_close").entered();
         for cf_filter in self.cf_filters.all() {
-            match self.list_in_epoch(&cf_filter) {
-                Ok((epoch, tables)) => {
+            match self.list(&cf_filter) {
+                Ok(tables) => {
                     fault!(ClosedWithoutListing, {
                         self.save_filters(&tables);
                         self.save_summary(&cf_filter);
                         continue;
                     });
-                    self.publish_known(&cf_filter, epoch, &tables);
+                    self.publish_known(&cf_filter, &tables);
                     self.save_filters(&tables);
                     self.save_summary(&cf_filter);
                 }
@@ -404,29 +403,18 @@ impl Maintenance {
         }
     }
 
-    /// The SSTs of a column family, and the epoch from before the listing: external writes after
-    /// that epoch may be missing from the list.
-    fn list_in_epoch(
-        &self,
-        cf_filter: &CfFilter,
-    ) -> Result<(CoverageEpoch, Vec<LiveSegment>), TaskError> {
-        let mut epoch = cf_filter.epoch();
-        let tables = self.list(cf_filter)?;
-        fault!(EpochAfterListing, {
-            thread::sleep(Duration::from_millis(50));
-            epoch = cf_filter.epoch();
-        });
-        Ok((epoch, tables))
-    }
-
-    fn list(&self, cf_filter: &CfFilter) -> Result<Vec<LiveSegment>, TaskError> {
-        let listed = self.engine.segments(cf_filter.key_space());
-        let mut tables = listed.map_err(|error| TaskError::list(cf_filter, error))?;
-        if !self.options.read_only_filters {
-            cf_filter.instance_ids().assign(&mut tables);
-        }
-        // Best first, as far as the budget reaches.
-        tables.sort_by_key(|table| planning::eviction_rank(table.level, table.entries));
-        Ok(tables)
+    /// The SSTs of a column family.
+    fn list(&self, cf_filter: &CfFilter) -> Result<Tables, TaskError> {
+        let list = || {
+            let mut tables = self.engine.segments(cf_filter.key_space())?;
+            if !self.options.read_only_filters {
+                cf_filter.instance_ids().assign(&mut tables);
+            }
+            // Best first, as far as the budget reaches.
+            tables.sort_by_key(|table| planning::eviction_rank(table.level, table.entries));
+            Ok(tables)
+        };
+        let listed = cf_filter.list(list).transpose();
+        listed.map_err(|error| TaskError::list(cf_filter, error))
     }
 }

@@ -34,8 +34,8 @@ fn summary(store: &Store) -> Arc<Scalable> {
 
 /// Publishes this summary filter as covering all segments; returns whether it was published.
 fn publish_complete(cf_filter: &CfFilter, summary: Arc<Scalable>) -> bool {
-    let (epoch, nothing) = (cf_filter.epoch(), HashSet::new());
-    cf_filter.publish(epoch, summary, Coverage::Complete, nothing)
+    let (listed, nothing) = (cf_filter.list(|| ()), HashSet::new());
+    cf_filter.publish(&listed, summary, Coverage::Complete, nothing)
 }
 
 fn is_absent(verdict: Option<Verdict>) -> bool {
@@ -149,8 +149,8 @@ fn summary_counts_as_stored_until_keys_or_segments_come() {
     note();
     let cover = |ids: &[u8]| {
         let ids = ids.iter().map(|&id| SegmentId::from_bytes([id; 16]));
-        let (epoch, summary) = (cf_filter.epoch(), cf_filter.view().summary);
-        assert!(cf_filter.publish(epoch, summary, Coverage::Complete, ids.collect()));
+        let (listed, summary) = (cf_filter.list(|| ()), cf_filter.view().summary);
+        assert!(cf_filter.publish(&listed, summary, Coverage::Complete, ids.collect()));
     };
     cover(&[1, 2]);
     assert_eq!(are(), (false, true));
@@ -170,9 +170,9 @@ fn miss_beside_an_uncovered_segment_is_no_false_positive() {
         filter: None,
         range: None,
     };
-    let (epoch, summary) = (cf_filter.epoch(), cf_filter.view().summary);
+    let (listed, summary) = (cf_filter.list(|| ()), cf_filter.view().summary);
     let coverage = Coverage::all_but(vec![uncovered]);
-    assert!(cf_filter.publish(epoch, summary, coverage, HashSet::new()));
+    assert!(cf_filter.publish(&listed, summary, coverage, HashSet::new()));
     let verdict = check_all(&**cf_filter, b"absent").unwrap();
     assert!(matches!(verdict, Verdict::Maybe));
     cf_filter.record(verdict, Some(false));
@@ -185,10 +185,10 @@ fn miss_beside_an_uncovered_segment_is_no_false_positive() {
 fn disabled_filters_publish_nothing_from_an_earlier_epoch() {
     let store = open();
     let cf_filter = store.cf_filter();
-    let (epoch, summary) = (cf_filter.epoch(), cf_filter.view().summary);
+    let (listed, summary) = (cf_filter.list(|| ()), cf_filter.view().summary);
     assert!(cf_filter.answer(b"absent").is_absent());
     cf_filter.disable();
-    let published = cf_filter.publish(epoch, summary, Coverage::Complete, HashSet::new());
+    let published = cf_filter.publish(&listed, summary, Coverage::Complete, HashSet::new());
     assert!(!published && !cf_filter.answer(b"absent").is_absent());
 }
 

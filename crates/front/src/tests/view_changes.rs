@@ -76,8 +76,11 @@ impl Scene {
     }
 
     fn publish(&self, summary: Arc<Scalable>, coverage: Coverage) {
-        let (epoch, covered) = (self.cf_filter().epoch(), HashSet::new());
-        assert!(self.cf_filter().publish(epoch, summary, coverage, covered));
+        let (listed, covered) = (self.cf_filter().list(|| ()), HashSet::new());
+        assert!(
+            self.cf_filter()
+                .publish(&listed, summary, coverage, covered)
+        );
     }
 
     fn compact(&self) {
@@ -133,10 +136,10 @@ fn batch_is_asked_once_beside_changes_that_readers_cannot_see() {
     assert_eq!(scene.asked_beside(|_| ()), 1);
     let lists_segments = |scene: &Scene| {
         let id = SegmentId::from_bytes([1; 16]);
-        let (epoch, covered) = (scene.cf_filter().epoch(), HashSet::from([id]));
+        let (listed, covered) = (scene.cf_filter().list(|| ()), HashSet::from([id]));
         let (summary, all) = (scene.summary(), Coverage::Complete);
         let cf_filter = scene.cf_filter();
-        assert!(cf_filter.publish(epoch, summary, all, covered));
+        assert!(cf_filter.publish(&listed, summary, all, covered));
     };
     assert_eq!(scene.asked_beside(lists_segments), 1);
     assert_eq!(scene.asked_beside(|scene| scene.0.flush()), 1);
@@ -243,9 +246,9 @@ fn batch_is_asked_again_when_filters_change_while_they_are_probed() {
         let (cf_filter, anew) = (scene.cf_filter(), scene.summary_of(&[THERE]));
         scope.spawn(move || {
             begun.recv().unwrap();
-            let (epoch, nothing) = (cf_filter.epoch(), HashSet::new());
+            let (listed, nothing) = (cf_filter.list(|| ()), HashSet::new());
             // The view is replaced, and then it waits for those who are in the old one.
-            assert!(cf_filter.publish(epoch, anew, Coverage::Complete, nothing));
+            assert!(cf_filter.publish(&listed, anew, Coverage::Complete, nothing));
         });
         let replace = || {
             if cf_filter.edition() == before {

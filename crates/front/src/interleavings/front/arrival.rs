@@ -22,16 +22,15 @@ const SUMMARY: SummaryRates = SummaryRates {
 /// The steps of `Maintenance::publish_known` and `Maintenance::cover`.
 fn attend(engine: &Engine) {
     let cf_filter = &engine.cf_filter;
-    let epoch = cf_filter.epoch();
-    let tables = engine.tables();
+    let tables = cf_filter.list(|| engine.tables());
     let summary = Arc::clone(&cf_filter.view().summary);
     if cf_filter.is_complete_by_construction() {
         let covered = tables.iter().map(|table| table.id()).collect();
-        cf_filter.publish(epoch, summary, Coverage::Complete, covered);
+        cf_filter.publish(&tables, summary, Coverage::Complete, covered);
         return;
     }
     let mut covered = cf_filter.covered();
-    for table in &tables {
+    for table in tables.iter() {
         if covered.insert(table.id()) {
             for key in &table.keys {
                 summary.insert(cf_filter.hasher().hash(key).for_summary());
@@ -43,7 +42,7 @@ fn attend(engine: &Engine) {
             range: None,
         });
         let coverage = Coverage::all_but(uncovered.collect());
-        if !cf_filter.publish(epoch, Arc::clone(&summary), coverage, covered.clone()) {
+        if !cf_filter.publish(&tables, Arc::clone(&summary), coverage, covered.clone()) {
             return;
         }
     }
@@ -93,11 +92,11 @@ fn keys_that_arrive_before_the_front_are_found() {
         let creates = move || {
             let cf_filter = cf_filter();
             maker.insert(1, Arc::clone(&cf_filter));
-            let epoch = cf_filter.epoch();
+            let is_there = cf_filter.list(|| *listed.lock().unwrap());
             // Maintenance may call only an empty column family complete.
-            if !*listed.lock().unwrap() {
+            if !*is_there {
                 let summary = Arc::clone(&cf_filter.view().summary);
-                cf_filter.publish(epoch, summary, Coverage::Complete, cf_filter.covered());
+                cf_filter.publish(&is_there, summary, Coverage::Complete, cf_filter.covered());
             }
         };
         let arrives = move || {
@@ -128,7 +127,8 @@ fn coverage_that_grows_is_not_final() {
         let completes = move || {
             let summary = Arc::clone(&cf_filter.view().summary);
             let covered = cf_filter.covered();
-            cf_filter.publish(cf_filter.epoch(), summary, Coverage::Complete, covered);
+            let nothing = cf_filter.list(|| ());
+            cf_filter.publish(&nothing, summary, Coverage::Complete, covered);
         };
         at_once(turn, [part(waits), part(completes)]);
         assert_eq!(cf_filters.progress(false), Progress::Complete);

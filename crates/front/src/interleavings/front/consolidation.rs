@@ -21,12 +21,11 @@ fn consolidate(engine: &Engine) {
         return;
     }
     engine.memtable().into_iter().for_each(insert);
-    let epoch = cf_filter.epoch();
-    let tables = engine.tables();
+    let tables = cf_filter.list(|| engine.tables());
     let in_tables = tables.iter().flat_map(|table| &table.keys);
     in_tables.copied().for_each(insert);
     let covered = tables.iter().map(|table| table.id()).collect();
-    let published = cf_filter.publish(epoch, Arc::clone(&new), Coverage::Complete, covered);
+    let published = cf_filter.publish(&tables, Arc::clone(&new), Coverage::Complete, covered);
     cf_filter.feed(vec![if published { new } else { old }]);
 }
 

@@ -47,11 +47,11 @@ impl Engine {
             files: Mutex::default(),
         };
         let summary = Arc::clone(&engine.cf_filter.view().summary);
-        let (epoch, nothing) = (engine.cf_filter.epoch(), HashSet::new());
+        let (nothing, none) = (engine.cf_filter.list(|| ()), HashSet::new());
         assert!(
             engine
                 .cf_filter
-                .publish(epoch, summary, Coverage::Complete, nothing)
+                .publish(&nothing, summary, Coverage::Complete, none)
         );
         Arc::new(engine)
     }
