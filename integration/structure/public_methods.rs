@@ -22,7 +22,7 @@ pub(crate) fn take_a_cf(name: &str, signature: &str) -> bool {
 /// The methods whose name and signature match, as `Type::method`, or as `Trait::method` for a trait
 /// of `rocksdb`.
 pub(crate) fn methods_that(are_sought: fn(&str, &str) -> bool) -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rocks");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut methods = BTreeSet::new();
     for source in sources(&root) {
         let text = fs::read_to_string(source).expect("a source can be read");

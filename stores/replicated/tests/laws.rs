@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lsm_sieve::rocksdb::{IngestExternalFileOptions, Options, SstFileWriter, WriteBatch};
-use lsm_sieve::{FilterOptions, Items, SieveDb, SieveOptions};
+use lsm_sieve::{Items, SieveDb, SieveOptions};
+use lsm_sieve_stores::FilterOptions;
 use lsm_sieve_stores::laws::{BoxError, Subject, Suite};
 
 const LIMIT: Duration = Duration::from_secs(60);
