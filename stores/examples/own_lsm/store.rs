@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use lsm_sieve::{FilterOptions, SegmentId};
 use lsm_sieve_stores::lsm::{Lsm, LsmFilters, Memtable, SegmentFilter, SegmentInfo};
+use lsm_sieve_stores::{FilterOptions, SegmentId};
 
 /// A value, or `None` for a tombstone.
 type Value = Option<Vec<u8>>;

@@ -11,7 +11,7 @@
 //! last write or of the message that made it ask:
 //!
 //! ```
-//! use lsm_sieve::{FilterOptions, Items};
+//! use lsm_sieve_stores::{FilterOptions, Items};
 //! use lsm_sieve_stores::feed::Follower;
 //!
 //! # let folder = tempfile::tempdir()?;
