@@ -13,6 +13,7 @@ mod fuzz;
 )]
 #[path = "../../fuzz/src/plugin.rs"]
 mod fuzz_targets;
+mod gremillion;
 mod inspect_and_verify;
 mod published_traces;
 mod read_only;

@@ -1,4 +1,8 @@
-//! The transactions of one run, determined by a seed.
+//! Gremillion's transactions (CACM 25(9), 1982), determined by a seed, and their work on a store that
+//! keeps updated records in a differential file in front of a main file.
+//!
+//! Each transaction reads a record, and some then update it. The differential file is asked first.
+//! Most records are not in it, so a filter saves the search.
 //!
 //! Records are drawn from a universe of such a size that 30,000 of them are *expected* to be read
 //! (a run differs by a hundred or so). Then transactions are made updates, in random order, until
@@ -7,10 +11,19 @@
 
 use std::collections::HashSet;
 
-use super::published;
-use crate::math::{Items, differential};
-use lsm_sieve_cli::workload::keys::{Distribution, scattered_key};
-use lsm_sieve_cli::workload::random::{Random, scramble};
+use super::Watch;
+use super::keys::{Distribution, scattered_key};
+use super::random::{Random, scramble};
+use super::replay::{Counts, ReplayError};
+use super::store::{Space, Store, VALUE, WithFilters};
+use crate::math::Items;
+
+/// Transactions per run.
+pub const TRANSACTIONS: u64 = 100_000;
+/// Records that are read.
+pub const ACCESSED: Items = Items::new(30_000);
+/// Records that are updated.
+pub const UPDATED: Items = Items::new(7_000);
 
 /// How records are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,9 +51,24 @@ pub struct Scale {
 impl Default for Scale {
     fn default() -> Self {
         Self {
-            transactions: published::TRANSACTIONS,
-            accessed: published::ACCESSED,
-            updated: published::UPDATED,
+            transactions: TRANSACTIONS,
+            accessed: ACCESSED,
+            updated: UPDATED,
+        }
+    }
+}
+
+impl Scale {
+    /// As many transactions, with the shares of records that Gremillion's have.
+    pub fn of(transactions: u64) -> Self {
+        let share = |records: Items| {
+            let share = records.get() as f64 / TRANSACTIONS as f64;
+            Items::new((share * transactions as f64) as u64)
+        };
+        Self {
+            transactions,
+            accessed: share(ACCESSED),
+            updated: share(UPDATED),
         }
     }
 }
@@ -86,7 +114,8 @@ impl Access {
     fn expected(self, universe: u64, draws: u64) -> f64 {
         let draws = draws as f64;
         let Self::Zipf { exponent } = self else {
-            return differential::distinct(universe, draws);
+            let records = universe as f64;
+            return -records * (draws * (-1.0 / records).ln_1p()).exp_m1();
         };
         assert!(
             exponent > 0.0 && exponent <= 1.0,
@@ -175,6 +204,75 @@ impl Script {
         let first = |t: &&Transaction| t.updates && !t.modified_before;
         self.transactions.iter().filter(first).map(|t| t.key)
     }
+}
+
+/// Writes all records of the universe to the main file.
+///
+/// # Errors
+/// The store's error, or the watch's.
+pub fn fill<S: Store>(
+    universe: u64,
+    store: &mut S,
+    watch: &mut impl Watch,
+) -> Result<(), ReplayError<S::Error>> {
+    for id in 0..universe {
+        store
+            .write(Space::Main, &scattered_key(id), &VALUE)
+            .map_err(ReplayError::Store)?;
+        watch.advance(1)?;
+    }
+    store.flush().map_err(ReplayError::Store)
+}
+
+/// Runs the transactions, and checks each lookup in the differential file.
+///
+/// # Errors
+/// The store's error, or the watch's.
+pub fn count<S: WithFilters>(
+    script: &Script,
+    store: &mut S,
+    watch: &mut impl Watch,
+) -> Result<Counts, ReplayError<S::Error>> {
+    let mut counts = Counts::default();
+    for transaction in script.transactions() {
+        let key = &transaction.key;
+        let ruled_out = store.rules_out(Space::Differential, key);
+        let found = store
+            .read(Space::Differential, key)
+            .map_err(ReplayError::Store)?;
+        counts.record(ruled_out, found, transaction.modified_before);
+        counts.main_reads += u64::from(!found);
+        if transaction.updates {
+            store
+                .write(Space::Differential, key, &VALUE)
+                .map_err(ReplayError::Store)?;
+        }
+        watch.advance(1)?;
+    }
+    Ok(counts)
+}
+
+/// Runs the transactions without checks.
+///
+/// # Errors
+/// The store's error, or the watch's.
+pub fn run<S: Store>(
+    script: &Script,
+    store: &mut S,
+    watch: &mut impl Watch,
+) -> Result<(), ReplayError<S::Error>> {
+    for transaction in script.transactions() {
+        store
+            .read_newest(&transaction.key)
+            .map_err(ReplayError::Store)?;
+        if transaction.updates {
+            store
+                .write(Space::Differential, &transaction.key, &VALUE)
+                .map_err(ReplayError::Store)?;
+        }
+        watch.advance(1)?;
+    }
+    Ok(())
 }
 
 /// Marks transactions as updates, in random order, until they touch `updated` records or all

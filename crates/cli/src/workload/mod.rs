@@ -11,6 +11,7 @@
 //!
 //! Only [`store`] knows an engine. The drivers use its traits and are tested against a map.
 
+pub mod gremillion;
 pub mod keys;
 pub mod miss;
 pub mod operation;

@@ -20,14 +20,13 @@ pub mod run;
 #[cfg(feature = "rocksdb")]
 pub mod stored;
 pub mod target;
-pub mod transactions;
 
 mod interval;
 
 pub use interval::Interval;
 pub use run::{Cell, Experiment, Outcome, Trial};
 pub use target::{Hashing, Target};
-pub use transactions::{Access, Scale, Script};
+pub use lsm_sieve_cli::workload::gremillion::{self as transactions, Access, Scale, Script};
 
 /// The keys in the filter before the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -7,12 +7,7 @@
 
 use crate::math::{Bits, Items, Probes};
 
-/// Transactions per run.
-pub const TRANSACTIONS: u64 = 100_000;
-/// Records that are read.
-pub const ACCESSED: Items = Items::new(30_000);
-/// Records that are updated.
-pub const UPDATED: Items = Items::new(7_000);
+pub use lsm_sieve_cli::workload::gremillion::{ACCESSED, TRANSACTIONS, UPDATED};
 
 /// One size, one number of functions, and the rates printed for them.
 #[derive(Clone, Copy, Debug, PartialEq)]

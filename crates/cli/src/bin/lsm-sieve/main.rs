@@ -8,6 +8,7 @@ mod advise;
 mod completions;
 mod database;
 mod demo;
+mod gremillion;
 mod inspect;
 mod man;
 mod replay;
@@ -43,6 +44,7 @@ enum Command {
     #[command(subcommand)]
     Advise(advise::Subject),
     Demo(demo::Arguments),
+    Gremillion(gremillion::Arguments),
     Replay(replay::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
@@ -66,6 +68,7 @@ fn run() -> Result<(), Stop> {
     match arguments.command {
         Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
+        Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Replay(replay) => replay::run(&replay, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
