@@ -23,14 +23,7 @@ fn transactions_lose_no_update_and_search_for_few_unchanged_records() {
 #[test]
 fn same_seed_makes_the_same_transactions() {
     let misses = |seed: &str| {
-        let report = json(&[
-            "gremillion",
-            "--transactions",
-            "2000",
-            "--seed",
-            seed,
-            "--json",
-        ]);
+        let report = json(&["gremillion", "--transactions", "2000", "--seed", seed]);
         report["misses"].as_u64()
     };
     assert_eq!(misses("7"), misses("7"));
