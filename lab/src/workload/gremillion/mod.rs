@@ -24,9 +24,9 @@ pub mod target;
 mod interval;
 
 pub use interval::Interval;
+pub use lsm_sieve_cli::workload::gremillion::{self as transactions, Access, Scale, Script};
 pub use run::{Cell, Experiment, Outcome, Trial};
 pub use target::{Hashing, Target};
-pub use lsm_sieve_cli::workload::gremillion::{self as transactions, Access, Scale, Script};
 
 /// The keys in the filter before the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

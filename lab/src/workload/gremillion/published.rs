@@ -5,7 +5,7 @@
 //! which are among Gremillion's, determine four sizes. The others continue the pattern 16 K, 20 K,
 //! 24 K, 32 K, 40 K, 48 K, 64 K; the first is the least certain.
 
-use crate::math::{Bits, Items, Probes};
+use crate::math::{Bits, Probes};
 
 pub use lsm_sieve_cli::workload::gremillion::{ACCESSED, TRANSACTIONS, UPDATED};
 

@@ -278,7 +278,7 @@ impl Experiment {
         }
         Ok(Run {
             access,
-            means: script.means(universe),
+            means: ScriptMeans::of(&script, universe),
             trials,
         })
     }
@@ -328,21 +328,19 @@ impl Experiment {
     }
 }
 
-impl Script {
-    fn means(&self, universe: u64) -> ScriptMeans {
+impl ScriptMeans {
+    fn of(script: &Script, universe: u64) -> Self {
         let share = |holds: fn(&super::transactions::Transaction) -> bool| {
-            self.transactions().iter().filter(|t| holds(t)).count() as f64
+            script.transactions().iter().filter(|t| holds(t)).count() as f64
         };
-        ScriptMeans {
+        Self {
             universe,
-            accessed: self.accessed().get() as f64,
+            accessed: script.accessed().get() as f64,
             updates: share(|t| t.updates),
-            modified: share(|t| t.modified_ever) / self.transactions().len() as f64,
+            modified: share(|t| t.modified_ever) / script.transactions().len() as f64,
         }
     }
-}
 
-impl ScriptMeans {
     fn over(runs: &[&Run]) -> Self {
         let mean = |of: fn(&Self) -> f64| {
             runs.iter().map(|run| of(&run.means)).sum::<f64>() / runs.len() as f64
