@@ -31,15 +31,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut cached = VecDeque::new();
     let mut digest = Counting::with_rate(Items::new(CACHED as u64), Rate::ONE_PERCENT)?;
     let mut sent = digest.to_stage()?;
-    let (mut found, mut vain, mut overlooked, mut spared) = (0, 0, 0, 0);
+    let (mut found, mut false_positives, mut missed, mut avoided) = (0, 0, 0, 0);
     for (turn, id) in ids.into_iter().enumerate() {
         let (hash, held) = (hasher.hash(&trace_key(id)), cached.contains(&id));
         // Every second lookup is the peer's, which has only the digest that was sent last.
         match (turn % 2, sent.may_contain(hash), held) {
             (1, true, true) => found += 1,
-            (1, true, false) => vain += 1,
-            (1, false, true) => overlooked += 1,
-            (1, false, false) => spared += 1,
+            (1, true, false) => false_positives += 1,
+            (1, false, true) => missed += 1,
+            (1, false, false) => avoided += 1,
             (_, _, true) => {}
             (_, _, false) => {
                 digest.insert(hash);
@@ -54,7 +54,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             sent = digest.to_stage()?;
         }
     }
-    println!("{found} found, {vain} not found, {overlooked} missed, {spared} queries avoided");
+    println!(
+        "{found} found, {false_positives} not found, {missed} missed, {avoided} queries avoided"
+    );
     println!("with a digest of {} bytes", sent.size().get() / 8);
     Ok(())
 }

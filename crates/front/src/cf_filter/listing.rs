@@ -51,6 +51,15 @@ impl<T> Listing<Vec<T>> {
     }
 }
 
+impl<S: IntoIterator> IntoIterator for Listing<S> {
+    type Item = S::Item;
+    type IntoIter = S::IntoIter;
+
+    fn into_iter(self) -> S::IntoIter {
+        self.segments.into_iter()
+    }
+}
+
 impl<S> Deref for Listing<S> {
     type Target = S;
 

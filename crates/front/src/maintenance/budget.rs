@@ -71,10 +71,7 @@ impl Maintenance {
                 size,
             })
         };
-        tables
-            .flat_map(|listed| listed.to_vec())
-            .filter_map(held)
-            .collect()
+        tables.flatten().filter_map(held).collect()
     }
 }
 

@@ -267,12 +267,12 @@ impl Maintenance {
             }
         };
         let mut runs = HashMap::<_, u64>::new();
-        for table in self.list(cf_filter)?.iter() {
+        for table in self.list(cf_filter)? {
             let run = match table.level {
                 Some(level) if level > 0 => (Some(level), None),
                 _ => (None, Some(table.path.clone())),
             };
-            *runs.entry(run).or_default() += in_table(table);
+            *runs.entry(run).or_default() += in_table(&table);
         }
         Ok(runs.into_values().max().unwrap_or_default())
     }
@@ -399,7 +399,7 @@ impl Maintenance {
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
                 return Err(TaskError::Stopped);
             }
-            let read = absorbed.read.iter().map(|table| table.path.clone());
+            let read = absorbed.read.into_iter().map(|table| table.path);
             absorbed = self.insert_all_keys(new, cf_filter, backoff, read.collect(), source)?;
         }
         Ok(())
