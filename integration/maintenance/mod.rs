@@ -37,6 +37,15 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Runs `act` beside a writer that never pauses, with one key.
 fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
+    beside_a_writer_of(db, |_| b"written all the time".to_vec(), act)
+}
+
+/// Runs `act` beside a writer that never pauses, with a key for each number from 0 on.
+fn beside_a_writer_of<R>(
+    db: &SieveDb,
+    key: impl Fn(u64) -> Vec<u8> + Send,
+    act: impl FnOnce() -> R,
+) -> R {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -48,8 +57,9 @@ fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
         // Also if `act` panics.
         let _over = Over(&is_over);
         scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
-                db.put(b"written all the time", b"value").unwrap();
+            let written = (0..).take_while(|_| !is_over.load(Ordering::Acquire));
+            for i in written {
+                db.put(key(i), b"value").unwrap();
                 thread::sleep(Duration::from_millis(1));
             }
         });
