@@ -207,7 +207,9 @@ impl Opening {
         let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, known);
         // Otherwise it is stored again with what it lacks.
         if rate == Some(summary.options().rate) && prefixes == front.prefixes.all() {
-            cf_filter.note_stored(cf_filter.to_store(&summary));
+            cf_filter
+                .coverage()
+                .note_stored(cf_filter.coverage().to_store(&summary));
         }
         cf_filter
     }

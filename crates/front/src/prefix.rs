@@ -4,7 +4,15 @@
 //! A prefix is one more key. Each filter that takes a key also takes the key's prefix by each
 //! function of its column family, so prefixes are grown, stored, rebuilt and verified as keys are. A
 //! filter is stored with the names of the functions whose prefixes it has
-//! (`PrefixId`), and answers for no others.
+//! (`PrefixId`).
+//!
+//! *Invariant 10.* A filter answers for a prefix only if it was built with the prefixes of that
+//! function, by name and version. `is_among` decides it, for segment filters
+//! (`SealedFilter::has_prefixes_of`) and for what a summary filter was stored with
+//! (`Prefixes::among`). Which of them the summary filter of a view has, its [`PrefixSet`] says;
+//! views are checked by it (`View::check_prefix`), and only `Lookups::publish_known` decides it for
+//! the next one. What the engine asks in scans, and for how long an iterator is answered, is in
+//! `cf_filter::prefix_lookup` and behind the engine's handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -181,6 +189,12 @@ impl fmt::Debug for Prefix {
     }
 }
 
+/// Whether a filter with the prefixes of these functions has those of another: invariant 10.
+pub(crate) fn is_among(ids: &[PrefixId], id: &PrefixId) -> bool {
+    fault!(PrefixIdsNotCompared, return true);
+    ids.contains(id)
+}
+
 /// Some of the prefixes of a column family, by their place in its [`Prefixes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixSet(u8);
@@ -285,8 +299,7 @@ impl Prefixes {
 
     /// Those of them whose ids are among these.
     pub(crate) fn among(&self, ids: &[PrefixId]) -> PrefixSet {
-        fault!(PrefixIdsNotCompared, return self.all());
-        let known = (0..self.len()).filter(|&at| ids.contains(&self.ids[at]));
+        let known = (0..self.len()).filter(|&at| is_among(ids, &self.ids[at]));
         PrefixSet(known.fold(0, |set, at| set | 1 << at))
     }
 

@@ -85,9 +85,13 @@ impl<F> SortedRuns<F> {
         let place = prefix_after(&self.common, key);
         let in_runs = self.runs.iter();
         let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
-        let mut unplaced = &self.filters[self.ranges.len()..];
-        fault!(UnknownRangeIsEmpty, unplaced = &[]);
-        spanning.chain(unplaced)
+        spanning.chain(self.unplaced())
+    }
+
+    /// The filters of segments whose range is not known: each may hold any key.
+    fn unplaced(&self) -> &[F] {
+        fault!(UnknownRangeIsEmpty, return &[]);
+        &self.filters[self.ranges.len()..]
     }
 
     /// The filters of the SSTs that may hold a key with this prefix.
@@ -102,9 +106,10 @@ impl<F> SortedRuns<F> {
         let ranges = &self.ranges[run.clone()];
         let first = ranges.partition_point(|range| range.high() < prefix);
         let begins = |range: &KeyRange| range.low() <= prefix || range.low().starts_with(prefix);
-        let mut count = ranges[first..].partition_point(begins);
-        fault!(OneSstPerPrefix, count = count.min(1));
-        run.start + first..run.start + first + count
+        let count = ranges[first..].partition_point(begins);
+        let first = run.start + first;
+        fault!(OneSstPerPrefix, return first..first + count.min(1));
+        first..first + count
     }
 
     fn in_run(&self, run: &Range<usize>, key: &[u8], place: KeyPrefix) -> Option<&F> {
@@ -114,12 +119,17 @@ impl<F> SortedRuns<F> {
             begun = self.ranges[run.clone()].partition_point(|range| range.low() <= key);
         }
         let last = run.start + begun.checked_sub(1)?;
-        let mut reaches = match place.cmp(&self.highs[last]) {
+        fault!(
+            RunEndLeftOut,
+            if key == self.ranges[last].high() {
+                return None;
+            }
+        );
+        let reaches = match place.cmp(&self.highs[last]) {
             Ordering::Less => true,
             Ordering::Equal => key <= self.ranges[last].high(),
             Ordering::Greater => false,
         };
-        fault!(RunEndLeftOut, reaches &= key != self.ranges[last].high());
         reaches.then(|| &self.filters[last])
     }
 

@@ -165,15 +165,18 @@ impl View {
 
     /// False only for a prefix that no key has.
     fn may_hold_prefix(&self, probe: PrefixProbe<'_>) -> bool {
-        let PrefixProbe { at, hash, .. } = probe;
-        let mut has_prefixes = self.summary_prefixes.has(at);
-        fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
-        let passed = !has_prefixes || self.passes_summary(hash);
+        let passed = !self.has_prefixes_of(probe.at) || self.passes_summary(probe.hash);
         match &self.coverage {
             Coverage::Unknown => true,
             Coverage::Complete => passed,
             Coverage::AllBut(uncovered) => passed || uncovered.may_contain_prefix(probe),
         }
+    }
+
+    /// Whether the summary filter has the prefixes by the function at this place.
+    fn has_prefixes_of(&self, at: usize) -> bool {
+        fault!(SummaryAskedForAnyPrefix, return true);
+        self.summary_prefixes.has(at)
     }
 
     /// A view of unknown coverage.
@@ -189,9 +192,7 @@ impl View {
     /// Probes the summary filter if one cache line of it decides.
     #[inline(always)]
     pub(crate) fn probe_fast(&self, simd: impl Simd, hash: KeyHash) -> FastProbed {
-        let mut suffices = self.coverage.is_complete();
-        fault!(SummaryAlwaysSuffices, suffices = true);
-        if !suffices {
+        if !self.summary_suffices() {
             return FastProbed::Undecided;
         }
         match self.summary.may_contain_fast(simd, hash.for_summary()) {
@@ -200,6 +201,12 @@ impl View {
             }
             None => FastProbed::Undecided,
         }
+    }
+
+    #[inline(always)]
+    fn summary_suffices(&self) -> bool {
+        fault!(SummaryAlwaysSuffices, return true);
+        self.coverage.is_complete()
     }
 
     /// Whether a key passes the summary filter: false if it is in no covered SST and no memtable.
@@ -251,15 +258,19 @@ impl View {
             self.summary.prefetch(*for_summary);
         }
         self.summary.contains_prefetched(for_summary, maybe);
-        let mut all_are_covered = self.coverage.is_complete();
-        fault!(ManyIgnoreUncovered, all_are_covered = true);
-        if !all_are_covered {
-            for (maybe, key) in maybe.iter_mut().zip(keys) {
-                let key = key.as_ref();
-                *maybe = self.may_hold(*maybe, hasher.hash(key), key);
-            }
+        if !self.coverage.is_complete() {
+            self.check_uncovered(hasher, keys, maybe);
         }
         maybe.iter().filter(|&&maybe| maybe).count()
+    }
+
+    /// For keys that the summary filter denied, what the filters of uncovered segments say.
+    fn check_uncovered(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
+        fault!(ManyIgnoreUncovered, return);
+        for (maybe, key) in maybe.iter_mut().zip(keys) {
+            let key = key.as_ref();
+            *maybe = self.may_hold(*maybe, hasher.hash(key), key);
+        }
     }
 
     /// Whether any key can be proved absent.

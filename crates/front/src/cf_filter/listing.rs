@@ -2,8 +2,7 @@
 
 use std::ops::Deref;
 
-use super::CfFilter;
-use super::coverage_state::CoverageEpoch;
+use crate::cf_filter::CfFilter;
 use crate::fault::fault;
 
 /// The live segments of a column family, as of an epoch of external writes.
@@ -16,15 +15,22 @@ pub struct Listing<S> {
     segments: S,
 }
 
+/// The epoch in which a listing began, and whether no external write ran in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CoverageEpoch {
+    pub(super) number: u64,
+    pub(super) quiet: bool,
+}
+
 impl CfFilter {
     /// Lists segments, after the epoch was noted.
     pub fn list<S>(&self, segments: impl FnOnce() -> S) -> Listing<S> {
-        let epoch = self.epoch();
+        let epoch = self.coverage.epoch();
         let segments = segments();
         fault!(EpochAfterListing, {
             std::thread::sleep(std::time::Duration::from_millis(50));
             return Listing {
-                epoch: self.epoch(),
+                epoch: self.coverage.epoch(),
                 segments,
             };
         });

@@ -175,12 +175,16 @@ impl SegmentBuilder {
         }
     }
 
+    /// Invariant 7: whether the builder saw every entry of a segment with this many.
+    fn has_all(&self, entries: u64) -> bool {
+        fault!(MiscountSealed, return true);
+        self.added == entries
+    }
+
     /// Seals the filter of a segment with this many entries. `None` if the builder saw another
     /// number of entries (the filter might lack a key) or if memory ran out.
     pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
-        let mut is_complete = self.added == entries;
-        fault!(MiscountSealed, is_complete = true);
-        if !is_complete {
+        if !self.has_all(entries) {
             return None;
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);

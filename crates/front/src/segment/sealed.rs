@@ -12,6 +12,7 @@ use crate::filter::Chain;
 use crate::format::{PrefixId, Source};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
+use crate::prefix::is_among;
 use crate::rcu::Published;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -71,8 +72,7 @@ impl SealedFilter {
 
     /// Whether it has the prefixes of this function.
     pub fn has_prefixes_of(&self, id: &PrefixId) -> bool {
-        fault!(PrefixIdsNotCompared, return true);
-        self.prefixes.contains(id)
+        is_among(&self.prefixes, id)
     }
 
     /// Verifies the checksum that was taken when the filter was sealed. Reads the whole filter.

@@ -24,12 +24,12 @@ fn attend(engine: &Engine) {
     let cf_filter = &engine.cf_filter;
     let tables = cf_filter.list(|| engine.tables());
     let summary = Arc::clone(&cf_filter.view().summary);
-    if cf_filter.is_complete_by_construction() {
+    if cf_filter.coverage().is_complete_by_construction() {
         let covered = tables.iter().map(|table| table.id()).collect();
         cf_filter.publish(&tables, summary, Coverage::Complete, covered);
         return;
     }
-    let mut covered = cf_filter.covered();
+    let mut covered = cf_filter.coverage().covered();
     for table in tables.iter() {
         if covered.insert(table.id()) {
             for key in &table.keys {
@@ -96,7 +96,12 @@ fn keys_that_arrive_before_the_front_are_found() {
             // Maintenance may call only an empty column family complete.
             if !*is_there {
                 let summary = Arc::clone(&cf_filter.view().summary);
-                cf_filter.publish(&is_there, summary, Coverage::Complete, cf_filter.covered());
+                cf_filter.publish(
+                    &is_there,
+                    summary,
+                    Coverage::Complete,
+                    cf_filter.coverage().covered(),
+                );
             }
         };
         let arrives = move || {
@@ -126,7 +131,7 @@ fn coverage_that_grows_is_not_final() {
         let waits = move || assert_ne!(waited.progress(false), Progress::Final);
         let completes = move || {
             let summary = Arc::clone(&cf_filter.view().summary);
-            let covered = cf_filter.covered();
+            let covered = cf_filter.coverage().covered();
             let nothing = cf_filter.list(|| ());
             cf_filter.publish(&nothing, summary, Coverage::Complete, covered);
         };

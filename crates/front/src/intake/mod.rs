@@ -1,6 +1,7 @@
-//! What writes feed: the summary filters that take each key.
+//! What writes feed: the summary filters that take each key, the log of keys, and the filters of the
+//! segments that the engine writes.
 //!
-//! Usually this is one filter, the one that lookups probe. While a new one is being built, it is both
+//! Usually a key goes to one summary filter, the one that lookups probe. While a new one is being built, it is both
 //! of them, so that the new one misses no write:
 //!
 //! ```text
@@ -13,27 +14,36 @@
 //!              5 publish the view with the new filter, and the set {new}
 //! ```
 //!
-//! *Invariant.* A key that was added to the old filter alone was in its memtable by the end of step 2.
-//! Step 3 finds it there, or its memtable was flushed before, and step 4 lists the SST. Memtables are
+//! *Invariants 2 and 3.* A key is in the set before it is visible. One that was added to the old filter
+//! alone was in its memtable by the end of step 2. Step 3 finds it there, or its memtable was flushed before, and step 4 lists the SST. Memtables are
 //! read first: in the other order, a flush between the two would hide its keys from both.
 //!
 //! An engine may let a write become visible before its memtable has it (`publishes_first`). Then the
 //! key is added first, and the insertion lasts until the memtable has it: otherwise step 3 could miss
 //! a key that was added to the old filter only.
 
+mod capture;
+mod key_log;
+
 use std::sync::{Arc, Weak};
+
+pub use self::capture::{SegmentCapture, SegmentFilterBuild, SegmentOrigin};
+pub use self::key_log::KeyLog;
 
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
+use crate::options::FrontOptions;
 use crate::prefix::Prefixes;
 use crate::rcu::{Crowd, Published, Reading};
+use crate::segment::Registry;
 use crate::sync::{Mutex, unpoisoned};
+use crate::wakeup::Wakeup;
 
 /// Summary filters.
 type Summaries = Vec<Arc<Scalable>>;
 
-/// The summary filters that the writes of one column family feed.
+/// What the writes of one column family feed.
 #[derive(Debug)]
 pub struct Intake {
     hasher: KeyHasher,
@@ -42,6 +52,8 @@ pub struct Intake {
     /// The insertions that last until a memtable has their key, if there are such.
     lasting: Option<Crowd>,
     holders: Mutex<Holders>,
+    key_log: Arc<KeyLog>,
+    segments: SegmentCapture,
 }
 
 /// An insertion into a memtable that is under way.
@@ -75,32 +87,43 @@ struct Holders {
 pub struct Hold(#[expect(dead_code, reason = "counted")] Arc<()>);
 
 impl Intake {
-    /// Writes feed this summary filter. `publishes_first`: one may become visible before its
-    /// memtable has it.
+    /// Writes feed this summary filter.
     pub(crate) fn new(
         hasher: KeyHasher,
-        prefixes: &Arc<Prefixes>,
+        registry: Arc<Registry>,
+        wakeup: Arc<Wakeup>,
+        options: &FrontOptions,
         summary: Arc<Scalable>,
-        publishes_first: bool,
     ) -> Self {
+        let key_log = Arc::<KeyLog>::default();
+        let log = Arc::clone(&key_log);
         Self {
             hasher,
-            prefixes: Arc::clone(prefixes),
+            prefixes: Arc::clone(&options.prefixes),
             summaries: Published::new(vec![summary]),
-            lasting: publishes_first.then(Crowd::default),
+            lasting: options.publishes_first.then(Crowd::default),
             holders: Mutex::default(),
+            key_log,
+            segments: SegmentCapture::new(hasher, registry, wakeup, options, log),
         }
+    }
+
+    /// The hashes of all keys in segments, while the column family grows.
+    pub fn key_log(&self) -> &KeyLog {
+        &self.key_log
+    }
+
+    /// The filters of segments that are being written.
+    pub fn segments(&self) -> &SegmentCapture {
+        &self.segments
     }
 
     /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`].
     pub fn prepare(&self, key: &[u8]) -> Insertion {
-        let mut lasting = self.lasting.as_ref();
-        fault!(FiltersAfterMemtable, lasting = None);
-        let Some(lasting) = lasting else {
-            let hash = self.hasher.hash(key);
-            self.prefetch(hash);
-            return Insertion { hash, side: None };
+        let Some(lasting) = &self.lasting else {
+            return self.prepare_ordered(key);
         };
+        fault!(FiltersAfterMemtable, return self.prepare_ordered(key));
         let entered = lasting.enter();
         let hash = self.hasher.hash(key);
         self.add_hash(hash, key);
@@ -108,6 +131,13 @@ impl Intake {
             hash,
             side: Some(entered.stay()),
         }
+    }
+
+    /// The key is added once the memtable has it.
+    fn prepare_ordered(&self, key: &[u8]) -> Insertion {
+        let hash = self.hasher.hash(key);
+        self.prefetch(hash);
+        Insertion { hash, side: None }
     }
 
     /// Ends the insertion of a key that the memtable has, and that is not visible yet unless it was
@@ -229,8 +259,12 @@ mod tests {
     }
 
     fn intake(summary: &Arc<Scalable>, publishes_first: bool) -> Intake {
-        let summary = Arc::clone(summary);
-        Intake::new(hasher(), &Arc::default(), summary, publishes_first)
+        let (registry, summary) = (Arc::new(Registry::new(hasher())), Arc::clone(summary));
+        let options = FrontOptions {
+            publishes_first,
+            ..FrontOptions::default()
+        };
+        Intake::new(hasher(), registry, Arc::default(), &options, summary)
     }
 
     fn has(summary: &Scalable, key: &[u8]) -> bool {
@@ -256,11 +290,11 @@ mod tests {
     #[test]
     fn key_of_an_unordered_write_is_added_before_its_memtable_has_it() {
         let summary = summary();
-        let intake = intake(&summary, true);
-        let insertion = intake.prepare(b"key");
+        let unordered = intake(&summary, true);
+        let insertion = unordered.prepare(b"key");
         assert!(has(&summary, b"key"));
-        intake.insert(insertion, b"key");
-        let ordered = super::Intake::new(hasher(), &Arc::default(), Arc::clone(&summary), false);
+        unordered.insert(insertion, b"key");
+        let ordered = intake(&summary, false);
         let insertion = ordered.prepare(b"other");
         assert!(!has(&summary, b"other"), "its memtable has it first");
         ordered.insert(insertion, b"other");
