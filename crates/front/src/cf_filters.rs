@@ -48,7 +48,7 @@ pub(crate) enum Progress {
     Growing,
 }
 
-/// Must be held while external writes run.
+/// Must be held while external writes run: invariant 5, H22.
 pub struct ExternalGuard<'a> {
     cf_filters: &'a CfFilters,
     _held: Vec<ExternalWrites>,

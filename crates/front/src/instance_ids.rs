@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_lasts_as_long_as_its_sst_is_live_and_no_longer() {
+    fn instance_id_is_kept_only_while_its_segment_is_live() {
         let given = InstanceIds::default();
         let mut two = tables(&["/a", "/b"]);
         given.recall(&mut two);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_names_ssts_with_ids_of_their_own() {
+    fn instance_ids_are_left_out_of_what_is_stored() {
         let own = SegmentId::from_bytes([7; 16]);
         let mut two = tables(&["/a", "/b"]);
         two[0].lasting_id = Some(own);

@@ -59,7 +59,7 @@ pub enum FilterFolderError {
 /// The file whose lock says that a folder of filters is in use.
 const LOCK_FILE: &str = "LOCK";
 
-/// Keeps others out of a folder of filters, for engines that have no lock of their own.
+/// Keeps others out of a folder of filters, for engines that have no lock of their own: E10.
 #[derive(Debug)]
 pub struct FolderLock(#[expect(dead_code, reason = "the lock is held while it is open")] File);
 

@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn static_summary_is_built_in_as_many_parts_as_its_hashes_need() {
+    fn static_build_is_split_when_hashes_exceed_memory() {
         let mut options = FrontOptions::default();
         let parts = |options: &FrontOptions, entries| options.static_parts(entries).get();
         for (entries, expected) in [(0, 1), (1 << 17, 1), ((1 << 17) + 1, 2), (1 << 19, 4)] {

@@ -166,7 +166,7 @@ impl Prefix {
     }
 
     /// The prefix that all keys have which start with `start`; `None` if they may have several, or
-    /// none.
+    /// none (H82).
     #[inline]
     pub fn of_all<'k>(&self, start: &'k [u8]) -> Option<&'k [u8]> {
         match &self.function {
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_all_is_the_prefix_of_every_key_that_starts_so() {
+    fn of_all_gives_the_prefix_of_every_key_with_that_start() {
         let custom = |key: &[u8]| key.first().map(|&length| usize::from(length) + 1);
         let prefixes = [
             Prefix::fixed(0),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_refused() {
+    fn reserved_prefix_names_are_refused() {
         let named = |name: &str| Prefix::custom(name, 1, |_| None).map(|prefix| prefix.id);
         for name in ["", "lsm-sieve.fixed.8", "rocksdb.mine", &"x".repeat(129)] {
             let error = named(name).unwrap_err();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_the_engine_that_is_built_in_is_the_same() {
+    fn engine_function_that_is_built_in_has_the_same_id() {
         struct None_;
         impl Extract for None_ {
             fn length(&self, _: &[u8]) -> Option<usize> {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_counts_once_and_more_than_eight_are_refused() {
+    fn more_than_eight_distinct_prefix_functions_are_refused() {
         let new = |functions: usize| {
             let twice = (0..2 * functions).map(|n| Prefix::fixed(n / 2));
             Prefixes::new(twice)

@@ -80,7 +80,7 @@ impl<F> SortedRuns<F> {
         })
     }
 
-    /// The filters of the SSTs that may hold the key: at most `most`.
+    /// The filters of the SSTs that may hold the key: at most `most`. H46.
     pub(crate) fn candidates(&self, key: &[u8]) -> impl Iterator<Item = &F> {
         let place = prefix_after(&self.common, key);
         let in_runs = self.runs.iter();
@@ -101,7 +101,7 @@ impl<F> SortedRuns<F> {
         spanning.chain(&self.filters[self.ranges.len()..])
     }
 
-    /// The SSTs of a run that may hold a key with this prefix: neighbours.
+    /// The SSTs of a run that may hold a key with this prefix: neighbours. H80.
     fn reaching(&self, run: &Range<usize>, prefix: &[u8]) -> Range<usize> {
         let ranges = &self.ranges[run.clone()];
         let first = ranges.partition_point(|range| range.high() < prefix);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_asked_for_every_key_that_it_spans() {
+    fn segment_is_a_candidate_for_every_key_in_its_range() {
         let mut random = SmallRng::seed_from_u64(1);
         let (mut made, mut refused, mut spared) = (0, 0, 0);
         for round in 0..4_000_u32 {
@@ -318,7 +318,7 @@ mod tests {
 
     /// As on a level of many SSTs, however similar their keys are.
     #[test]
-    fn of_tables_beside_one_another_one_is_asked() {
+    fn disjoint_segments_give_one_candidate() {
         for reverse in [false, true] {
             let runs = runs_of_one_a_key(&beside(reverse));
             assert_eq!(runs.candidates(b"another name").count(), 0);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_unknown_ends_is_asked_for_every_key() {
+    fn segment_of_unknown_range_is_a_candidate_for_every_key() {
         let known = KeyRange::new(b"prefix/b", b"prefix/d");
         let runs = SortedRuns::new(vec![table(Some(&known)), table(None)], MOST_RUNS).unwrap();
         let asked = |key: &[u8]| runs.candidates(key).count();
@@ -338,7 +338,7 @@ mod tests {
 
     /// The SSTs share a long prefix with one another, but not with an SST beside them.
     #[test]
-    fn tables_whose_keys_are_alike_are_not_over_one_another() {
+    fn segments_whose_keys_share_a_long_prefix_do_not_overlap() {
         let mut ranges = beside(false);
         ranges.push(KeyRange::new(b"another", b"another"));
         let runs = runs_of_one_a_key(&ranges);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_tables_over_one_key_are_refused() {
+    fn too_many_segments_over_one_key_are_refused() {
         let range = KeyRange::new(b"a", b"z");
         let over = |known, unknown| {
             let known = (0..known).map(|_| table(Some(&range)));
@@ -359,7 +359,7 @@ mod tests {
 
     /// Several SSTs of one run may hold keys with the same prefix.
     #[test]
-    fn all_ssts_of_a_run_that_reach_into_a_prefix_are_candidates() {
+    fn segments_of_a_run_that_reach_into_a_prefix_are_all_candidates() {
         let range = |low: &str, high: &str| KeyRange::new(low.as_bytes(), high.as_bytes());
         let ranges = [
             range("a1", "a9"),

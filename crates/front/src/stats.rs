@@ -342,7 +342,7 @@ mod tests {
     /// Otherwise a sampler would draw the same for each thread, and nothing in short-lived
     /// processes.
     #[test]
-    fn events_of_one_slot_follow_one_another_and_begin_anywhere() {
+    fn event_ordinals_of_a_slot_are_consecutive_from_a_random_start() {
         let counters = Counters::default();
         let first = counters.add(Event::Absent, 5);
         assert_eq!(counters.add(Event::Absent, 1), first.wrapping_add(5));

@@ -1,6 +1,6 @@
 //! What a lookup reads: one view, loaded once, that proves which keys are absent.
 //!
-//! *Absent* may be answered only by a view of known coverage. Its summary filter holds every key
+//! *Invariant 1.* *Absent* may be answered only by a view of known coverage. Its summary filter holds every key
 //! that a memtable ever took, and every key of the SSTs that were live when the view was made. The
 //! exceptions are the SSTs that the view lists as uncovered, which are checked one by one. Keys are
 //! inserted into the summary filter before the engine makes them visible, and compaction only
@@ -103,7 +103,7 @@ impl Coverage {
 /// filter to.
 pub(crate) type MaybeFilter = Option<Arc<Segment>>;
 
-/// Live SSTs that are not covered: at least one.
+/// Live SSTs that are not covered: at least one. H23.
 #[derive(Debug)]
 pub struct Uncovered {
     count: usize,
@@ -163,7 +163,7 @@ impl View {
         AbsenceProof::unless(self.may_hold_prefix(probe))
     }
 
-    /// False only for a prefix that no key has.
+    /// False only for a prefix that no key has (invariant 10, H81).
     fn may_hold_prefix(&self, probe: PrefixProbe<'_>) -> bool {
         let passed = !self.has_prefixes_of(probe.at) || self.passes_summary(probe.hash);
         match &self.coverage {
@@ -179,7 +179,7 @@ impl View {
         self.summary_prefixes.has(at)
     }
 
-    /// A view of unknown coverage.
+    /// A view of unknown coverage: H8.
     pub(crate) fn unknown(summary: Arc<Scalable>, summary_prefixes: PrefixSet) -> Self {
         Self {
             summary,
@@ -338,7 +338,7 @@ mod tests {
 
     /// RocksDB lists SSTs and ranges in two calls; an SST may be compacted away in between.
     #[test]
-    fn a_table_whose_range_is_not_known_may_hold_any_key() {
+    fn uncovered_segment_of_unknown_range_may_hold_any_key() {
         assert!(!rules_out(&view_beside(&[None]), b"key"));
     }
 
@@ -370,7 +370,7 @@ mod tests {
 
     /// The summary filter has no key of an uncovered SST.
     #[test]
-    fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
+    fn batch_beside_uncovered_segments_is_not_denied_by_the_summary() {
         let view = view_beside(&[None]);
         let mut maybe = [false];
         assert_eq!(view.check_many(hasher(), &[b"key"], &mut maybe), 1);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn of_tables_that_are_not_covered_those_matter_that_span_the_key() {
+    fn uncovered_segments_matter_only_for_keys_in_their_range() {
         let number = |i: u32| i.to_be_bytes();
         let spanning = |first, last| Some(KeyRange::new(&number(first), &number(last)));
         let beside: Vec<_> = (0..1_000).map(|i| spanning(10 * i, 10 * i + 8)).collect();

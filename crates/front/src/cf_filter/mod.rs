@@ -246,7 +246,7 @@ impl CfFilter {
         }
     }
 
-    /// Invariants 4 and 5: when this returns, the log of keys has ended, and no view of known
+    /// Invariants 4 and 5, H22: when this returns, the log of keys has ended, and no view of known
     /// coverage is published.
     fn announce_external_writes(&self) {
         let mut known = self.coverage.lock();
@@ -276,7 +276,7 @@ impl CfFilter {
             self.feed(vec![Arc::clone(&nothing)]);
             std::thread::sleep(std::time::Duration::from_millis(50));
         });
-        // Lookups first: keys that are written from here on are not in the old one.
+        // Lookups first: keys that are written from here on are not in the old one (H2).
         {
             let mut known = self.coverage.lock();
             let view = View {

@@ -109,7 +109,7 @@ pub fn multi_get_cf<V, E>(
 }
 
 /// The values of `count` keys, of which those at the indexes `passed`, ascending, passed the
-/// filters. The others were counted as *absent*, and are not recorded even if they are read.
+/// filters. The others were counted as *absent*, and are not recorded even if they are read. H14.
 fn read_passed<V, E>(
     count: usize,
     passed: Vec<usize>,

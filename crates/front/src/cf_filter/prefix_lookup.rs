@@ -218,7 +218,7 @@ impl Lookups {
     }
 }
 
-/// Invariant 10: an iterator reads the database as of its creation, so it is answered only while the
+/// Invariant 10, H83: an iterator reads the database as of its creation, so it is answered only while the
 /// view of before that is published.
 fn is_of_edition(view: &View, edition: u64) -> bool {
     fault!(IteratorOfAnotherView, return true);
@@ -265,7 +265,7 @@ mod tests {
     use super::is_bound_of;
 
     #[test]
-    fn a_bound_is_within_a_prefix_or_right_behind_it() {
+    fn upper_bound_within_or_right_behind_a_prefix_is_recognized() {
         let cases: [(&[u8], &[u8], bool); 9] = [
             (b"ab", b"ab", true),
             (b"abz", b"ab", true),

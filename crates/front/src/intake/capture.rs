@@ -105,7 +105,7 @@ impl SegmentCapture {
 }
 
 /// Whether a segment may bring keys that are not logged. A flush logs those that it captures, and a
-/// compaction brings none; of any other origin nothing is known.
+/// compaction brings none; of any other origin nothing is known (H48).
 fn may_bring_unlogged_keys(origin: SegmentOrigin, is_captured: bool) -> bool {
     fault!(UnknownSstKeepsKeyLog, return false);
     fault!(
@@ -176,7 +176,7 @@ impl SegmentFilterBuild {
     }
 
     /// Adds the key of one entry, tombstones included: a filter that decides whether a segment is
-    /// read must know its tombstones.
+    /// read must know its tombstones (H26).
     pub fn add(&mut self, key: &[u8]) {
         if let Some(builder) = &mut self.builder {
             builder.add(key);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn all_hashes_are_replayed_in_order() {
+    fn whole_log_replays_all_hashes_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let log = KeyLog::default();
         log.append(hashes(0, 10));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_folder_there_is_no_log() {
+    fn log_does_not_begin_without_a_folder() {
         let log = KeyLog::default();
         assert!(!log.begin(Path::new("/no/such/folder")));
         log.complete();
@@ -288,7 +288,7 @@ mod tests {
 
     /// A hash that changed on disk would make a key absent.
     #[test]
-    fn a_changed_byte_ends_the_log() {
+    fn changed_byte_ends_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let log = KeyLog::default();
         for at in [0, COUNT, HEAD, HEAD + 100 * HASH] {

@@ -118,7 +118,7 @@ impl Intake {
         &self.segments
     }
 
-    /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`].
+    /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`]. H1.
     pub fn prepare(&self, key: &[u8]) -> Insertion {
         let Some(lasting) = &self.lasting else {
             return self.prepare_ordered(key);
@@ -178,7 +178,7 @@ impl Intake {
         summaries
             .iter()
             .for_each(|summary| summary.append(for_summary));
-        // Most are in the filters already: these set no bit, and are not counted again.
+        // H80. Most are in the filters already: these set no bit, and are not counted again.
         self.prefixes.each(key, |_, prefix| {
             fault!(MemtablePrefixMissed, return);
             let for_summary = self.hasher.hash(prefix).for_summary();
@@ -195,7 +195,7 @@ impl Intake {
 
     /// Writes feed these filters from here on. The insertions that may feed others are over when
     /// [`Intake::wait_for_insertions`] returns too. False if the system no longer tells when they
-    /// are.
+    /// are (H2, H95).
     pub(crate) fn feed(&self, summaries: Summaries) -> bool {
         let are_over = self.summaries.publish(summaries);
         let mut holders = unpoisoned(self.holders.lock());
@@ -205,7 +205,7 @@ impl Intake {
         are_over
     }
 
-    /// Waits until the memtables have the keys of all insertions that began before.
+    /// Waits until the memtables have the keys of all insertions that began before: H101.
     pub(crate) fn wait_for_insertions(&self) {
         fault!(UnorderedInsertionsNotAwaited, return);
         if let Some(lasting) = &self.lasting {
@@ -214,7 +214,7 @@ impl Intake {
     }
 
     /// Must be held from before a key is added until a listing of segments shows it, by an engine
-    /// whose memtables are not read.
+    /// whose memtables are not read: H100.
     pub fn hold(&self) -> Hold {
         Hold(Arc::clone(&unpoisoned(self.holders.lock()).current))
     }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_goes_to_all_filters_of_the_set_that_is_published_then() {
+    fn key_is_added_to_all_filters_of_the_current_set() {
         let [old, new] = [(); 2].map(|()| summary());
         let intake = intake(&old, false);
         intake.add(b"before");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_are_told_apart_by_the_change_of_the_filters() {
+    fn hold_from_before_a_change_of_filters_is_told_from_a_later_one() {
         let summary = summary();
         let intake = intake(&summary, false);
         assert!(!intake.is_held());

@@ -175,7 +175,7 @@ impl SegmentBuilder {
         }
     }
 
-    /// Invariant 7: whether the builder saw every entry of a segment with this many.
+    /// Invariant 7, H18: whether the builder saw every entry of a segment with this many.
     fn has_all(&self, entries: u64) -> bool {
         fault!(MiscountSealed, return true);
         self.added == entries
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_within_and_past_the_budget() {
+    fn sealed_filter_has_every_key_within_and_past_the_budget() {
         for budget in [10, 1_000, 100_000] {
             let mut segment = builder(budget);
             (0..20_000).for_each(|i| segment.add(&key(i)));
@@ -251,7 +251,7 @@ mod tests {
     /// Past four stages, the filter was rebuilt from the keys on disk, and had as many stages
     /// again.
     #[test]
-    fn of_known_entries_one_stage_of_the_right_size_is_made() {
+    fn known_number_of_entries_gives_one_stage_of_the_right_size() {
         const ENTRIES: u32 = 20_000;
         for budget in [10, 1_000, 100_000] {
             let entries = Items::new(ENTRIES.into());
@@ -277,7 +277,7 @@ mod tests {
 
     /// RocksDB's hook catches the panic and continues with the next entry.
     #[test]
-    fn an_entry_that_panics_counts_as_missed() {
+    fn entry_whose_addition_panics_counts_as_missed() {
         let mut segment = builder(100);
         segment.add(b"one");
         DUE.set(true);
@@ -288,7 +288,7 @@ mod tests {
 
     /// A filter built from fewer entries than the segment has would lose reads.
     #[test]
-    fn a_missed_entry_seals_nothing() {
+    fn builder_that_missed_an_entry_seals_no_filter() {
         let mut segment = builder(100);
         segment.add(b"one");
         assert!(segment.seal(2, Source::TableCapture).is_none());

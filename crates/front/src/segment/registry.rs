@@ -95,7 +95,7 @@ mod tests {
 
     /// An SST that was being written when an audit found a false negative is finished after it.
     #[test]
-    fn a_filter_that_comes_after_the_trust_is_lost_is_dropped() {
+    fn filter_set_after_distrust_is_dropped() {
         let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));
         let registry = Registry::new(hasher);
         let filter_of = |id| -> SealedFilter {

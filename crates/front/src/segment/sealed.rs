@@ -131,7 +131,7 @@ impl Segment {
     }
 
     /// The filter's answer for the hash of a prefix by this function; `None` if there is no filter,
-    /// or if it lacks these prefixes.
+    /// or if it lacks these prefixes (H84).
     pub fn answer_prefix(&self, id: &PrefixId, hash: KeyHash) -> Option<bool> {
         self.filter.with(|filter| {
             let filter = filter.as_ref()?;

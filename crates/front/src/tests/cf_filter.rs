@@ -119,7 +119,7 @@ fn static_summary_agrees_with_the_store() {
 
 /// A wait for all column families would otherwise take a dropped one for a failed hook.
 #[test]
-fn withdrawn_filters_do_not_count_as_disabled() {
+fn removed_filters_do_not_count_as_disabled() {
     let store = open();
     let (cf_filter, cf_filters) = (store.cf_filter(), &store.filters.cf_filters);
     assert!(!cf_filters.any_is_disabled());

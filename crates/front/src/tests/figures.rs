@@ -184,7 +184,7 @@ fn uncovered(cf: &CfFilter, with_id: u8) -> Vec<WithRange<'static, MaybeFilter>>
 
 /// Each figure has another value here.
 #[test]
-fn health_says_of_each_figure_its_own_value() {
+fn health_reports_each_figure_in_its_own_field() {
     let cf = filters();
     let summary = cf.view().summary;
     let expected = CfHealth {

@@ -49,7 +49,7 @@ fn attend(engine: &Engine) {
 }
 
 #[test]
-fn an_ingested_key_is_found() {
+fn ingested_key_is_found_beside_maintenance() {
     explore("column_ingest_get_attend", |turn| {
         let engine = Engine::new();
         let [outside, reader, maintenance] = [0; 3].map(|_| Arc::clone(&engine));
@@ -82,7 +82,7 @@ fn an_ingested_key_is_found() {
 
 /// A column family gets its filters during an external write: they must not count as complete.
 #[test]
-fn keys_that_arrive_before_the_front_are_found() {
+fn key_ingested_while_its_cf_gets_filters_is_found() {
     explore("columns_insert_arrival_get", |turn| {
         let cf_filters = Arc::new(CfFilters::new(SUMMARY));
         let there = Arc::new(Mutex::new(false));
@@ -122,7 +122,7 @@ fn keys_that_arrive_before_the_front_are_found() {
 
 /// Coverage becomes complete beside a wait for it: the wait must not end as if it never would.
 #[test]
-fn coverage_that_grows_is_not_final() {
+fn growing_coverage_is_not_reported_as_final() {
     explore("columns_progress_publish", |turn| {
         let cf_filters = Arc::new(CfFilters::new(SUMMARY));
         let cf_filter = cf_filter();

@@ -30,7 +30,7 @@ fn consolidate(engine: &Engine) {
 }
 
 #[test]
-fn a_new_summary_loses_no_key() {
+fn consolidation_beside_writes_loses_no_key() {
     explore("column_put_get_consolidate", |turn| {
         let engine = Engine::new();
         engine.put(KEYS[0]);
@@ -60,7 +60,7 @@ fn a_new_summary_loses_no_key() {
 
 /// A hook that fails meanwhile decides: every answer is *maybe* from then on.
 #[test]
-fn a_front_that_gave_up_stays_silent() {
+fn disabled_filters_deny_nothing_after_a_consolidation() {
     explore("column_give_up_consolidate", |turn| {
         let engine = Engine::new();
         engine.put(KEYS[0]);
