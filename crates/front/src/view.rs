@@ -1,11 +1,11 @@
 //! What a lookup reads: one view, loaded once, that proves which keys are absent.
 //!
-//! *Invariant 1.* *Absent* may be answered only by a view of known coverage. Its summary filter holds every key
-//! that a memtable ever took, and every key of the SSTs that were live when the view was made. The
-//! exceptions are the SSTs that the view lists as uncovered, which are checked one by one. Keys are
-//! inserted into the summary filter before the engine makes them visible, and compaction only
-//! removes keys. So a view stays valid until external writes arrive, such as an ingested file.
-//! Before they do, another view of unknown coverage is published.
+//! *Invariant 1.* *Absent* may be answered only by a view of known coverage. Its summary filter
+//! holds every key that a memtable ever took, and every key of the segments that were live when the
+//! view was made. The exceptions are the segments that the view lists as uncovered, which are
+//! checked one by one. Keys are inserted into the summary filter before the engine makes them
+//! visible, and compaction only removes keys. So a view stays valid until external writes arrive,
+//! such as an ingested file. Before they do, another view of unknown coverage is published.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::sorted_runs::{SortedRuns, WithRange};
 /// The answer of the filters to "is this key in the database?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The key is in no memtable and in no SST.
+    /// The key is in no memtable and in no segment.
     Absent(AbsenceProof),
     /// The key may exist; read the engine.
     Maybe,
@@ -48,7 +48,7 @@ impl AbsenceProof {
 pub(crate) enum FastProbed {
     Absent(AbsenceProof),
     Maybe,
-    /// It cannot decide: the summary filter does not cover all SSTs, or has several stages, or is
+    /// It cannot decide: the summary filter does not cover all segments, or has several stages, or is
     /// static and may have the key.
     Undecided,
 }
@@ -56,7 +56,7 @@ pub(crate) enum FastProbed {
 /// Keys that are looked up together.
 pub(crate) const CHUNK: usize = 64;
 
-/// If more uncovered SSTs than this overlap at one key, none is checked and every key is *maybe*.
+/// If more uncovered segments than this overlap at one key, none is checked and every key is *maybe*.
 /// Probing each would take as long as the engine does.
 const MOST_RUNS: usize = 64;
 
@@ -73,7 +73,7 @@ pub struct View {
     pub edition: u64,
 }
 
-/// Which SSTs the summary filter does not cover.
+/// Which segments the summary filter does not cover.
 #[derive(Clone, Debug)]
 pub enum Coverage {
     /// Unknown: no key can be proved absent.
@@ -99,35 +99,39 @@ impl Coverage {
     }
 }
 
-/// The segment filter of a live SST that is not covered. `None` if the SST has no id to bind a
+/// The segment filter of a live segment that is not covered. `None` if the segment has no id to bind a
 /// filter to.
 pub(crate) type MaybeFilter = Option<Arc<Segment>>;
 
-/// Live SSTs that are not covered: at least one. H23.
+/// Live segments that are not covered: at least one. H23.
 #[derive(Debug)]
 pub struct Uncovered {
     count: usize,
     /// How many of these have no id, so that no filter will be bound to them.
     without_id: usize,
-    /// `None` if too many SSTs overlap: any of them may hold any key.
-    tables: Option<SortedRuns<MaybeFilter>>,
+    /// `None` if too many segments overlap: any of them may hold any key.
+    segments: Option<SortedRuns<MaybeFilter>>,
 }
 
 impl Uncovered {
-    fn new(tables: Vec<WithRange<'_, MaybeFilter>>) -> Self {
+    fn new(segments: Vec<WithRange<'_, MaybeFilter>>) -> Self {
         Self {
-            count: tables.len(),
-            without_id: tables.iter().filter(|table| table.filter.is_none()).count(),
-            tables: SortedRuns::new(tables, MOST_RUNS),
+            count: segments.len(),
+            without_id: segments
+                .iter()
+                .filter(|segment| segment.filter.is_none())
+                .count(),
+            segments: SortedRuns::new(segments, MOST_RUNS),
         }
     }
 
     fn may_contain_prefix(&self, probe: PrefixProbe<'_>) -> bool {
         fault!(UncoveredIgnored, return false);
-        let (Some(tables), Some(id)) = (&self.tables, probe.prefixes.ids().get(probe.at)) else {
+        let (Some(segments), Some(id)) = (&self.segments, probe.prefixes.ids().get(probe.at))
+        else {
             return true;
         };
-        tables.candidates_for_prefix(probe.prefix).any(|segment| {
+        segments.candidates_for_prefix(probe.prefix).any(|segment| {
             let segment = segment.as_ref();
             let answer = segment.and_then(|segment| segment.answer_prefix(id, probe.hash));
             answer.unwrap_or(true)
@@ -136,10 +140,10 @@ impl Uncovered {
 
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
         fault!(UncoveredIgnored, return false);
-        let Some(tables) = &self.tables else {
+        let Some(segments) = &self.segments else {
             return true;
         };
-        tables.candidates(key).any(|segment| {
+        segments.candidates(key).any(|segment| {
             let answer = segment.as_ref().and_then(|segment| segment.answer(hash));
             answer.unwrap_or(true)
         })
@@ -209,7 +213,7 @@ impl View {
         self.coverage.is_complete()
     }
 
-    /// Whether a key passes the summary filter: false if it is in no covered SST and no memtable.
+    /// Whether a key passes the summary filter: false if it is in no covered segment and no memtable.
     #[inline(always)]
     pub(crate) fn passes_summary(&self, hash: KeyHash) -> bool {
         self.summary.may_contain(hash.for_summary())
@@ -278,7 +282,7 @@ impl View {
         !matches!(self.coverage, Coverage::Unknown)
     }
 
-    /// How many live SSTs the summary filter does not cover; `None` if that is unknown.
+    /// How many live segments the summary filter does not cover; `None` if that is unknown.
     pub fn uncovered(&self) -> Option<usize> {
         match &self.coverage {
             Coverage::Unknown => None,
@@ -314,7 +318,7 @@ mod tests {
         KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]))
     }
 
-    /// A view of an empty summary filter beside SSTs without filters that have these ranges.
+    /// A view of an empty summary filter beside segments without filters that have these ranges.
     fn view_beside(ranges: &[Option<KeyRange>]) -> View {
         let summary = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
         let spanning = ranges.iter().map(|range| WithRange {
@@ -368,7 +372,7 @@ mod tests {
         }
     }
 
-    /// The summary filter has no key of an uncovered SST.
+    /// The summary filter has no key of an uncovered segment.
     #[test]
     fn batch_beside_uncovered_segments_is_not_denied_by_the_summary() {
         let view = view_beside(&[None]);

@@ -7,8 +7,9 @@ use crate::fault::fault;
 
 /// The live segments of a column family, as of an epoch of external writes.
 ///
-/// Invariant 5, H22: what is learnt from a listing is published with it, and not if external writes began
-/// or ended since. Only [`CfFilter::list`] makes one: the epoch is never younger than the list.
+/// Invariant 5, H22: what is learnt from a listing is published with it, and not if external writes
+/// began or ended since. Only [`CfFilter::list`] makes one: the epoch is never younger than the
+/// list.
 #[derive(Debug)]
 pub struct Listing<S> {
     pub(super) epoch: CoverageEpoch,

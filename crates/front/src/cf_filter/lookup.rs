@@ -4,7 +4,7 @@
 //! key ── 1 fast probe of the summary filter ── absent ───────────────────────────────► not found
 //!            │ maybe, or not probed
 //!        2 the predictor's plan
-//!            ├─ Probe        summary, uncovered SSTs ── absent ───────────────────────► not found
+//!            ├─ Probe        summary, uncovered segments ── absent ───────────────────► not found
 //!            └─ EngineOnly
 //!            │ maybe
 //!        3 prefetch of the segment filters that the engine will probe

@@ -58,7 +58,7 @@ pub struct CfFilter {
 }
 
 /// Bytes that the shim and RocksDB keep for the hooks of one column family: the factories of its
-/// memtables and SSTs.
+/// memtables and segments.
 const HOOKS: usize = 7 << 10;
 
 /// Room for the lists of a few segments.

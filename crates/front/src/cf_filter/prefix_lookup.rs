@@ -218,8 +218,8 @@ impl Lookups {
     }
 }
 
-/// Invariant 10, H83: an iterator reads the database as of its creation, so it is answered only while the
-/// view of before that is published.
+/// Invariant 10, H83: an iterator reads the database as of its creation, so it is answered only
+/// while the view of before that is published.
 fn is_of_edition(view: &View, edition: u64) -> bool {
     fault!(IteratorOfAnotherView, return true);
     view.edition == edition

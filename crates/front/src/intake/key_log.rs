@@ -1,13 +1,13 @@
 //! The hashes of all keys that are in segments, in a temporary file.
 //!
 //! While keys pour in, the summary filter must be rebuilt at a larger size again and again. Reading
-//! the SSTs takes some 100 ns per key; reading the hashes takes 10. So as long as a column family
+//! the segments takes some 100 ns per key; reading the hashes takes 10. So as long as a column family
 //! grows, each memtable's hashes are appended when the memtable is flushed.
 //!
-//! *Invariant 4.* A log that is whole has every key of every live SST. It begins when there is no SST,
-//! or becomes whole when the keys of all SSTs were appended; until then nothing is read from it. A
-//! flush appends its keys before its SST is installed, and compaction only removes keys. Whatever
-//! else may bring keys ends the log; then the SSTs are read.
+//! *Invariant 4.* A log that is whole has every key of every live segment. It begins when there is
+//! no segment, or becomes whole when the keys of all segments were appended; until then nothing is
+//! read from it. A flush appends its keys before its segment is installed, and compaction only
+//! removes keys. Whatever else may bring keys ends the log; then the segments are read.
 //!
 //! The file has no name, so it is gone with the process. Each run of hashes has a checksum: a hash
 //! that changed on disk would make a key absent.
@@ -58,7 +58,7 @@ impl KeyLog {
         has_begun
     }
 
-    /// Notes that the log, unless it has ended, has the keys of all SSTs.
+    /// Notes that the log, unless it has ended, has the keys of all segments.
     pub(crate) fn complete(&self) {
         if let Some(log) = self.lock().as_mut() {
             log.is_whole = true;

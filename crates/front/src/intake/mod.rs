@@ -1,8 +1,8 @@
 //! What writes feed: the summary filters that take each key, the log of keys, and the filters of the
 //! segments that the engine writes.
 //!
-//! Usually a key goes to one summary filter, the one that lookups probe. While a new one is being built, it is both
-//! of them, so that the new one misses no write:
+//! Usually a key goes to one summary filter, the one that lookups probe. While a new one is being
+//! built, it is both of them, so that the new one misses no write:
 //!
 //! ```text
 //! insertion    load the set ─► add the key to each ............... after the memtable has the key,
@@ -10,13 +10,14 @@
 //! maintenance  1 publish the set {old, new}
 //!              2 wait for the insertions that loaded the set before it
 //!              3 read the keys of the memtables    (Engine::memtable_keys)
-//!              4 list the SSTs, and read their keys
+//!              4 list the segments, and read their keys
 //!              5 publish the view with the new filter, and the set {new}
 //! ```
 //!
-//! *Invariants 2 and 3.* A key is in the set before it is visible. One that was added to the old filter
-//! alone was in its memtable by the end of step 2. Step 3 finds it there, or its memtable was flushed before, and step 4 lists the SST. Memtables are
-//! read first: in the other order, a flush between the two would hide its keys from both.
+//! *Invariants 2 and 3.* A key is in the set before it is visible. One that was added to the old
+//! filter alone was in its memtable by the end of step 2. Step 3 finds it there, or its memtable
+//! was flushed before, and step 4 lists the segment. Memtables are read first: in the other order,
+//! a flush between the two would hide its keys from both.
 //!
 //! An engine may let a write become visible before its memtable has it (`publishes_first`). Then the
 //! key is added first, and the insertion lasts until the memtable has it: otherwise step 3 could miss

@@ -1,13 +1,13 @@
 //! Builds a segment's filter while the segment is being written.
 //!
-//! The number of keys is not known while an SST is written, so the filter must grow:
+//! The number of keys is not known while a segment is written, so the filter must grow:
 //!
 //! - While budget and memory allow, the hashes are kept. Sealing then makes one stage of exactly
 //!   the right size.
 //! - Past that, the hashes go into a scalable filter, which takes less memory. Sealing returns its
 //!   stages.
 //!
-//! If the SST exists already, its number of entries is known. If its hashes are too many to keep,
+//! If the segment exists already, its number of entries is known. If its hashes are too many to keep,
 //! they go into one stage, sized as if every entry had a different key.
 
 use std::sync::Arc;

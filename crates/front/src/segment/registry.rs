@@ -93,7 +93,7 @@ mod tests {
     use crate::math::Rate;
     use crate::segment::{SealedFilter, SegmentBuilder};
 
-    /// An SST that was being written when an audit found a false negative is finished after it.
+    /// A segment that was being written when an audit found a false negative is finished after it.
     #[test]
     fn filter_set_after_distrust_is_dropped() {
         let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));

@@ -81,7 +81,7 @@ impl SealedFilter {
     }
 }
 
-/// One immutable segment: an SST or a differential file.
+/// One immutable sorted file of entries: in RocksDB, an SST.
 #[derive(Debug)]
 pub struct Segment {
     hasher: KeyHasher,

@@ -22,27 +22,29 @@ const SUMMARY: SummaryRates = SummaryRates {
 /// The steps of `Maintenance::publish_known` and `Maintenance::cover`.
 fn attend(engine: &Engine) {
     let cf_filter = &engine.cf_filter;
-    let tables = cf_filter.list(|| engine.tables());
+    let segments = cf_filter.list(|| engine.segments());
     let summary = Arc::clone(&cf_filter.view().summary);
     if cf_filter.coverage().is_complete_by_construction() {
-        let covered = tables.iter().map(|table| table.id()).collect();
-        cf_filter.publish(&tables, summary, Coverage::Complete, covered);
+        let covered = segments.iter().map(|segment| segment.id()).collect();
+        cf_filter.publish(&segments, summary, Coverage::Complete, covered);
         return;
     }
     let mut covered = cf_filter.coverage().covered();
-    for table in tables.iter() {
-        if covered.insert(table.id()) {
-            for key in &table.keys {
+    for segment in segments.iter() {
+        if covered.insert(segment.id()) {
+            for key in &segment.keys {
                 summary.insert(cf_filter.hasher().hash(key).for_summary());
             }
         }
-        let uncovered = tables.iter().filter(|table| !covered.contains(&table.id()));
+        let uncovered = segments
+            .iter()
+            .filter(|segment| !covered.contains(&segment.id()));
         let uncovered = uncovered.map(|_| WithRange {
             filter: None,
             range: None,
         });
         let coverage = Coverage::all_but(uncovered.collect());
-        if !cf_filter.publish(&tables, Arc::clone(&summary), coverage, covered.clone()) {
+        if !cf_filter.publish(&segments, Arc::clone(&summary), coverage, covered.clone()) {
             return;
         }
     }

@@ -21,11 +21,11 @@ fn consolidate(engine: &Engine) {
         return;
     }
     engine.memtable().into_iter().for_each(insert);
-    let tables = cf_filter.list(|| engine.tables());
-    let in_tables = tables.iter().flat_map(|table| &table.keys);
-    in_tables.copied().for_each(insert);
-    let covered = tables.iter().map(|table| table.id()).collect();
-    let published = cf_filter.publish(&tables, Arc::clone(&new), Coverage::Complete, covered);
+    let segments = cf_filter.list(|| engine.segments());
+    let in_segments = segments.iter().flat_map(|segment| &segment.keys);
+    in_segments.copied().for_each(insert);
+    let covered = segments.iter().map(|segment| segment.id()).collect();
+    let published = cf_filter.publish(&segments, Arc::clone(&new), Coverage::Complete, covered);
     cf_filter.feed(vec![if published { new } else { old }]);
 }
 
