@@ -271,7 +271,7 @@ impl Sieve {
     fn settings(&self) -> FrontOptions {
         FrontOptions {
             summary: self.filters.cf_filters.summary_rates(),
-            segment_rate: self.default.segment_rate(),
+            segment_rate: self.default.intake().segments().rate(),
             ..self.filters.options.clone()
         }
     }

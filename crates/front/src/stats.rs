@@ -156,7 +156,7 @@ impl Counters {
             self.slots.iter().enumerate().map(counted).sum()
         };
         let unchecked = sum(Event::FoundUnchecked);
-        let mut stats = Stats {
+        let stats = Stats {
             absent: sum(Event::Absent),
             found: sum(Event::Found) + unchecked,
             found_unchecked: unchecked,
@@ -171,7 +171,11 @@ impl Counters {
         };
         fault!(
             CountersSwapped,
-            std::mem::swap(&mut stats.uncovered, &mut stats.not_consulted)
+            return Stats {
+                uncovered: stats.not_consulted,
+                not_consulted: stats.uncovered,
+                ..stats
+            }
         );
         stats
     }
