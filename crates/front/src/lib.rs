@@ -48,7 +48,7 @@ pub mod filter_options;
 pub mod filter_store;
 pub mod filters;
 pub mod health;
-pub mod instance_ids;
+mod instance_ids;
 pub mod intake;
 #[cfg(all(any(test, feature = "testing"), interleave))]
 pub mod interleavings;
@@ -64,12 +64,12 @@ mod predictor;
 pub mod prefix;
 pub mod rcu;
 pub mod segment;
-pub mod sorted_runs;
+mod sorted_runs;
 pub mod stats;
 #[cfg(test)]
 #[cfg(not(interleave))]
 mod tests;
-pub mod threads;
+mod threads;
 pub mod view;
 pub mod wakeup;
 

@@ -19,14 +19,14 @@ use crate::math::Bits;
 
 /// The filter of a segment, and the key range of the segment, if known.
 #[derive(Debug)]
-pub struct WithRange<'a, F> {
+pub(crate) struct WithRange<'a, F> {
     pub filter: F,
-    pub range: Option<&'a KeyRange>,
+    pub(crate) range: Option<&'a KeyRange>,
 }
 
 /// Filters by the key ranges of their segments.
 #[derive(Debug)]
-pub struct SortedRuns<F> {
+pub(crate) struct SortedRuns<F> {
     /// The bytes that all range ends begin with.
     common: Vec<u8>,
     /// Where segments begin, run after run, ascending within each run.

@@ -142,7 +142,7 @@ impl Counters {
 
     /// What this thread's last lookups say of its next one.
     #[inline]
-    pub fn predictor(&self, slot: OwnSlot) -> &Predictor {
+    pub(crate) fn predictor(&self, slot: OwnSlot) -> &Predictor {
         &self.slot(slot.index()).predictor
     }
 

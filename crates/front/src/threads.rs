@@ -86,7 +86,7 @@ impl OwnSlot {
 
     /// The slot of this thread if it has taken one. Makes no call.
     #[inline]
-    pub fn known() -> Option<Self> {
+    pub(crate) fn known() -> Option<Self> {
         let index = MINE.with(Cell::get);
         (index < SLOTS).then_some(Self {
             index,

@@ -66,11 +66,11 @@ pub struct View {
     /// Writes feed it. Its hashes are remixed, so that its false positives are independent of those
     /// of the segment filters.
     pub summary: Arc<Scalable>,
-    pub coverage: Coverage,
+    pub(crate) coverage: Coverage,
     /// The prefixes that the summary filter has of all keys that it has.
-    pub summary_prefixes: PrefixSet,
+    pub(crate) summary_prefixes: PrefixSet,
     /// Grows with each view of a column family that is published.
-    pub edition: u64,
+    pub(crate) edition: u64,
 }
 
 /// Which segments the summary filter does not cover.

@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 
-pub mod throttle;
+mod throttle;
 pub(crate) mod trust;
 
 pub use self::throttle::Throttle;

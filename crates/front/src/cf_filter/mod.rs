@@ -217,7 +217,7 @@ impl CfFilter {
 
     /// Writes feed these summary filters from here on, and the insertions that feed others are over.
     /// False if that cannot be told, or if the filters are disabled, so that no lookup uses them.
-    pub fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
+    pub(crate) fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
         {
             let known = self.coverage.lock();
             if known.is_disabled() || !self.intake.feed(summaries) {

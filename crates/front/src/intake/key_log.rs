@@ -66,7 +66,7 @@ impl KeyLog {
     }
 
     /// Ends the log and frees its space: it may lack a key, or the column family no longer grows.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         fault!(KeyLogOutlivesMisses, return);
         *self.lock() = None;
     }
@@ -82,7 +82,7 @@ impl KeyLog {
     }
 
     /// Appends hashes, if there is a log. If they cannot be written, it ends.
-    pub fn append(&self, hashes: impl IntoIterator<Item = KeyHash>) {
+    pub(crate) fn append(&self, hashes: impl IntoIterator<Item = KeyHash>) {
         let mut guard = self.lock();
         let Some(log) = guard.as_mut() else {
             return;

@@ -60,7 +60,7 @@ impl Registry {
     }
 
     /// Drops all filters, and all that are built later. Every key may then be in every segment.
-    pub fn distrust(&self) {
+    pub(crate) fn distrust(&self) {
         self.trusted.store(false, Ordering::SeqCst);
         let segments = self.all();
         segments.iter().for_each(|segment| segment.drop_filter());

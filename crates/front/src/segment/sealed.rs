@@ -76,7 +76,7 @@ impl SealedFilter {
     }
 
     /// Verifies the checksum that was taken when the filter was sealed. Reads the whole filter.
-    pub fn is_intact(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         self.chain.checksum() == self.checksum
     }
 }
