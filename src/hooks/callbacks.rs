@@ -20,8 +20,8 @@ use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::prefix_lookup::Span;
 use lsm_sieve_front::intake::Insertion;
-use lsm_sieve_front::segment::{Segment, SegmentId};
 use lsm_sieve_front::intake::{SegmentFilterBuild, SegmentOrigin};
+use lsm_sieve_front::segment::{Segment, SegmentId};
 
 #[cfg(test)]
 mod silent;
@@ -255,7 +255,12 @@ extern "C" fn table_begin(
         ORIGIN_TABLES => SegmentOrigin::Segments,
         _ => SegmentOrigin::Unknown,
     };
-    match guarded(None, || cf_filter.intake().segments().begin(origin, is_in_last_level)) {
+    match guarded(None, || {
+        cf_filter
+            .intake()
+            .segments()
+            .begin(origin, is_in_last_level)
+    }) {
         Some(table) => Box::into_raw(Box::new(table)).cast(),
         None => std::ptr::null_mut(),
     }

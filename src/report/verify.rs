@@ -226,7 +226,11 @@ impl Check<'_> {
                 return Some(filter);
             }
             Some(Err(error)) => report.damaged.push(with_causes(&error)),
-            None | Some(Ok(None)) if !cf_filter.intake().segments().wants_filter(table.is_in_last_level) => {}
+            None | Some(Ok(None))
+                if !cf_filter
+                    .intake()
+                    .segments()
+                    .wants_filter(table.is_in_last_level) => {}
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
         }
         None

@@ -22,11 +22,11 @@ use lsm_sieve_front::engine::Engine;
 use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::filters::{Filters, MaintenanceError};
 use lsm_sieve_front::health::CfHealth;
+use lsm_sieve_front::intake::SegmentOrigin;
 use lsm_sieve_front::maintenance::scrub::Scrubbed;
 use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
 use lsm_sieve_front::options::{FilterSize, FrontOptions};
 use lsm_sieve_front::segment::SegmentId;
-use lsm_sieve_front::intake::SegmentOrigin;
 use lsm_sieve_front::view::Answer;
 
 /// Merges that are remembered for [`LsmFilters::merges`].
@@ -123,7 +123,11 @@ impl LsmFilters {
     /// # Errors
     /// If the system has no randomness for an id.
     pub fn begin_segment(&self) -> io::Result<SegmentBuild> {
-        let build = self.cf.intake().segments().begin(SegmentOrigin::Unknown, false);
+        let build = self
+            .cf
+            .intake()
+            .segments()
+            .begin(SegmentOrigin::Unknown, false);
         let id = match &build {
             Some(build) => build.id(),
             None => SegmentId::random()?,
