@@ -20,8 +20,8 @@ use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::prefix_lookup::Span;
 use lsm_sieve_front::intake::Insertion;
+use lsm_sieve_front::intake::{SegmentFilterBuild, SegmentOrigin};
 use lsm_sieve_front::segment::{Segment, SegmentId};
-use lsm_sieve_front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 
 #[cfg(test)]
 mod silent;
@@ -251,11 +251,16 @@ extern "C" fn table_begin(
     // SAFETY: the shim holds a reference on `cf_filter`.
     let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
     let origin = match origin {
-        ORIGIN_MEMTABLES => TableOrigin::Memtables,
-        ORIGIN_TABLES => TableOrigin::Tables,
-        _ => TableOrigin::Unknown,
+        ORIGIN_MEMTABLES => SegmentOrigin::Memtables,
+        ORIGIN_TABLES => SegmentOrigin::Segments,
+        _ => SegmentOrigin::Unknown,
     };
-    match guarded(None, || cf_filter.begin_table(origin, is_in_last_level)) {
+    match guarded(None, || {
+        cf_filter
+            .intake()
+            .segments()
+            .begin(origin, is_in_last_level)
+    }) {
         Some(table) => Box::into_raw(Box::new(table)).cast(),
         None => std::ptr::null_mut(),
     }
@@ -350,7 +355,7 @@ extern "C" fn segment_open(
             let known = cf_filter.prefixes().ids().iter().find(|own| **own == id);
             extractor = Some(Arc::new(known.cloned().unwrap_or(id)));
         }
-        Some((cf_filter.open_segment(id), extractor))
+        Some((cf_filter.intake().segments().open(id), extractor))
     };
     let Some((segment, opened)) = guarded(None, open) else {
         return std::ptr::null_mut();

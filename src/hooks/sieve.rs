@@ -122,7 +122,7 @@ impl Sieve {
         let filters = (&*self.filters.cf_filters, cf);
         let edition = |cf: &CfFilter, _: &Reading| {
             let has_prefixes = !cf.prefixes().is_empty();
-            has_prefixes.then(|| (cf.edition(), cf.most_seeks_found()))
+            has_prefixes.then(|| (cf.lookups().edition(), cf.lookups().most_seeks_found()))
         };
         filters.with(edition).flatten()
     }
@@ -258,7 +258,7 @@ impl Sieve {
             let Some(cf_filter) = cf_filter.filter(|_| is_dropped) else {
                 continue;
             };
-            self.filters.cf_filters.withdraw_view(&cf_filter);
+            self.filters.cf_filters.remove(&cf_filter);
             if !self.options.has_read_only_filters() {
                 self.filters.filter_store.remove_summary(cf_filter.name());
             }
@@ -271,7 +271,7 @@ impl Sieve {
     fn settings(&self) -> FrontOptions {
         FrontOptions {
             summary: self.filters.cf_filters.summary_rates(),
-            segment_rate: self.default.segment_rate(),
+            segment_rate: self.default.intake().segments().rate(),
             ..self.filters.options.clone()
         }
     }

@@ -135,7 +135,7 @@ impl Sieve {
 
     fn report(&self, cf_filter: &CfFilter) -> Result<CfReport, InspectError> {
         let view = cf_filter.view();
-        let covered = cf_filter.covered();
+        let covered = cf_filter.coverage().covered();
         // Not a copy: a summary filter may be large.
         let saturated = Chain::saturated(view.summary.imprint());
         let stages = view.summary.all_stages();
@@ -188,7 +188,7 @@ impl Sieve {
         table: &LiveSegment,
         filter: Option<&SealedFilter>,
     ) -> Option<FilterPlan> {
-        let (rate, _) = cf_filter.segment_rate().zip(table.id())?;
+        let (rate, _) = cf_filter.intake().segments().rate().zip(table.id())?;
         let own = filter.map(|filter| filter.chain.size());
         let room = || self.filters.room(own.unwrap_or_default());
         Some(FilterPlan::of_segment(cf_filter, table, filter, rate, room))

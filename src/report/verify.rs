@@ -226,7 +226,11 @@ impl Check<'_> {
                 return Some(filter);
             }
             Some(Err(error)) => report.damaged.push(with_causes(&error)),
-            None | Some(Ok(None)) if !cf_filter.wants_segment_filter(table.is_in_last_level) => {}
+            None | Some(Ok(None))
+                if !cf_filter
+                    .intake()
+                    .segments()
+                    .wants_filter(table.is_in_last_level) => {}
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
         }
         None
@@ -272,7 +276,7 @@ impl Check<'_> {
                 lost(filter);
             }
             cf_filter.prefixes().each(key, |at, prefix| {
-                let probe = cf_filter.probe(at, prefix);
+                let probe = cf_filter.lookups().probe(at, prefix);
                 let id = &probe.prefixes.ids()[at];
                 let lacks = |filter: &SealedFilter| {
                     filter.has_prefixes_of(id) && !filter.chain.may_contain(probe.hash)

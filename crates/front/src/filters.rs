@@ -269,11 +269,11 @@ impl Filters {
         self.cf_filters.set_summary_rates(rates);
         let segments = size.segment_part(speed_over_memory).segment_rate();
         for cf_filter in self.cf_filters.all() {
-            let rate = cf_filter.segment_rate().map(|_| segments);
-            cf_filter.set_segment_rate(rate);
+            let rate = cf_filter.intake().segments().rate().map(|_| segments);
+            cf_filter.intake().segments().set_rate(rate);
             // If the run that is called below fails, a later one finds it due.
             fault!(NewSizeForgotten, continue);
-            cf_filter.note_consolidated(None);
+            cf_filter.coverage().note_consolidated(None);
         }
         fault!(NoWakeAfterSetRate, return);
         self.wakeup.call(|requests| requests.consolidate = true);

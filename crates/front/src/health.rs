@@ -69,7 +69,7 @@ impl CfFilter {
     }
 
     fn prefix_health(&self, view: &View) -> Vec<PrefixHealth> {
-        let in_segments = self.prefixes_of_segments();
+        let in_segments = self.lookups().prefixes_of_segments();
         let ids = self.prefixes().ids().iter().enumerate();
         ids.map(|(at, id)| PrefixHealth {
             id: id.clone(),

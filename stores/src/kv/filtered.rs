@@ -96,7 +96,8 @@ impl<S: Store> FilteredStore<S> {
         };
         let hash = options.get_hash();
         let (opening, cf) = Opening::of_one_key_space(disk, folder, &front, hash)?;
-        let opened = Commits::open(&store, recovery, &cf.covered()).map_err(OpenError::Records)?;
+        let opened = Commits::open(&store, recovery, &cf.coverage().covered())
+            .map_err(OpenError::Records)?;
         let mut found = opened.position.filter(|_| opened.trusted.is_none());
         fault!(FoundNameKept, found = None);
         let mut journaled = 0;

@@ -22,11 +22,11 @@ use lsm_sieve_front::engine::Engine;
 use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::filters::{Filters, MaintenanceError};
 use lsm_sieve_front::health::CfHealth;
+use lsm_sieve_front::intake::SegmentOrigin;
 use lsm_sieve_front::maintenance::scrub::Scrubbed;
 use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
 use lsm_sieve_front::options::{FilterSize, FrontOptions};
 use lsm_sieve_front::segment::SegmentId;
-use lsm_sieve_front::segment_filter_build::TableOrigin;
 use lsm_sieve_front::view::Answer;
 
 /// Merges that are remembered for [`LsmFilters::merges`].
@@ -123,7 +123,11 @@ impl LsmFilters {
     /// # Errors
     /// If the system has no randomness for an id.
     pub fn begin_segment(&self) -> io::Result<SegmentBuild> {
-        let build = self.cf.begin_table(TableOrigin::Unknown, false);
+        let build = self
+            .cf
+            .intake()
+            .segments()
+            .begin(SegmentOrigin::Unknown, false);
         let id = match &build {
             Some(build) => build.id(),
             None => SegmentId::random()?,
@@ -147,7 +151,7 @@ impl LsmFilters {
         let mut awaited = outputs;
         fault!(OutputsNotAwaited, awaited = &[]);
         awaited.iter().for_each(|&id| self.link.begin(id));
-        let rate = self.cf.segment_rate();
+        let rate = self.cf.intake().segments().rate();
         let report = merge::merge(
             &self.filters.registry,
             self.filters.hasher.imprint(),

@@ -33,7 +33,7 @@ pub(super) struct ReadSegments {
 impl ReadSegments {
     /// Fails if an SST could not be read whose keys the current summary filter has.
     pub(super) fn check_needed_segments(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
-        let known = cf_filter.covered();
+        let known = cf_filter.coverage().covered();
         let needed = |table: &&LiveSegment| is_covered(table, &known);
         match self.quarantine.iter().find(needed) {
             None => Ok(()),
@@ -71,14 +71,14 @@ impl Maintenance {
         let now = self.write_position(cf_filter);
         // If the budget limits the rate of a summary filter, a rebuilt one would be no better.
         if !self.may_consolidate()
-            || !cf_filter.is_complete_by_construction()
-            || cf_filter.is_consolidated(now)
+            || !cf_filter.coverage().is_complete_by_construction()
+            || cf_filter.coverage().is_consolidated(now)
         {
             return false;
         }
         let summary = cf_filter.view().summary;
         growth::end_useless_log(cf_filter, &summary, quiet);
-        let mut lacks_prefixes = cf_filter.lacks_prefixes();
+        let mut lacks_prefixes = cf_filter.lookups().lacks_prefixes();
         fault!(PrefixesNeverCompleted, lacks_prefixes = false);
         let due = growth::is_outgrown(&summary, cf_filter.key_log())
             || lacks_prefixes
@@ -86,7 +86,7 @@ impl Maintenance {
             || (summary.is_saturated() && self.has_room_again(cf_filter));
         if quiet && !due && !summary.is_saturated() {
             // Skips the check until the next write; it may have to list all SSTs.
-            cf_filter.note_consolidated(Some(now));
+            cf_filter.coverage().note_consolidated(Some(now));
         }
         due
     }
@@ -141,18 +141,19 @@ impl Maintenance {
             return Err(TaskError::Unawaited(cf_filter.name().to_owned()));
         }
         let now = self.write_position(cf_filter);
-        cf_filter.note_consolidated(None);
+        cf_filter.coverage().note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);
         let is_growing = are_writers_busy && growth::is_outgrown(&old, cf_filter.key_log());
         let rebuild = self.new_summary(cf_filter, &old, is_growing)?;
         let new = &rebuild.new;
-        let mut has_no_room = new.is_saturated() && cf_filter.is_complete_by_construction();
+        let mut has_no_room =
+            new.is_saturated() && cf_filter.coverage().is_complete_by_construction();
         fault!(RebuiltWithoutRoom, has_no_room = false);
         if has_no_room {
             // The budget has no room for another one. Keep the old one: what it still denies costs
             // no more memory. Drop it if it denies nothing, since it takes budget from the segment
             // filters.
-            cf_filter.note_consolidated(Some(now));
+            cf_filter.coverage().note_consolidated(Some(now));
             if old.is_saturated() && cf_filter.drop_summary() {
                 fault!(NoWakeAfterSummaryDrop, return Ok(()));
                 self.wakeup.notify();
@@ -175,7 +176,7 @@ impl Maintenance {
         fault!(UnfinishedSummaryFed, kept = new);
         cf_filter.feed(vec![Arc::clone(kept)]);
         if outcome.is_ok() {
-            cf_filter.note_consolidated(Some(now));
+            cf_filter.coverage().note_consolidated(Some(now));
             tracing::info!(
                 cf_filter = cf_filter.name(),
                 items = cf_filter.view().summary.items().get(),
@@ -198,8 +199,8 @@ impl Maintenance {
         // saturated; SSTs count each version of a key. At high false-positive rates its own count
         // misses the keys that set no new bit.
         let options = self.summary_options();
-        let is_counted = cf_filter.is_complete_by_construction() && !old.is_saturated();
-        let keys = if is_counted && !cf_filter.lacks_prefixes() {
+        let is_counted = cf_filter.coverage().is_complete_by_construction() && !old.is_saturated();
+        let keys = if is_counted && !cf_filter.lookups().lacks_prefixes() {
             let most = 1 + cf_filter.prefixes().len() as u64;
             entries
                 .saturating_mul(most)
@@ -393,7 +394,7 @@ impl Maintenance {
         let mut looks = 0..MAX_POLLS;
         while !self.publish_consolidated(cf_filter, new, &absorbed)? {
             fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
-            if cf_filter.is_disabled() || looks.next().is_none() {
+            if cf_filter.coverage().is_disabled() || looks.next().is_none() {
                 return Err(TaskError::Overtaken);
             }
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {

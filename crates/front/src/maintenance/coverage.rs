@@ -24,14 +24,16 @@ impl Maintenance {
     /// Publishes what is known without reading an SST.
     pub(super) fn publish_known(&self, cf_filter: &CfFilter, tables: &Tables) {
         let summary = Arc::clone(&cf_filter.view().summary);
-        let mut is_complete = cf_filter.is_complete_by_construction();
+        let mut is_complete = cf_filter.coverage().is_complete_by_construction();
         fault!(CoveredWhenListed, is_complete = true);
         if is_complete {
             // Every SST is covered by construction; only the list of them has changed.
             let covered = tables.iter().filter_map(LiveSegment::id).collect();
             cf_filter.publish(tables, summary, Coverage::Complete, covered);
         } else {
-            let covered = cf_filter.covered_among(tables.iter().filter_map(LiveSegment::id));
+            let covered = cf_filter
+                .coverage()
+                .covered_among(tables.iter().filter_map(LiveSegment::id));
             self.publish_partial(cf_filter, tables, summary, covered, tables);
         }
     }
@@ -61,7 +63,7 @@ impl Maintenance {
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let summary = Arc::clone(&cf_filter.view().summary);
-        let mut covered = cf_filter.covered();
+        let mut covered = cf_filter.coverage().covered();
         // An SST without an id stays uncovered until it is rewritten. Such SSTs come with a
         // secondary, or if the system had no randomness for an id.
         let missing = tables
@@ -109,7 +111,7 @@ impl Maintenance {
     /// Saves a summary filter that has become complete. A large one is not written for each small
     /// ingested file.
     pub(super) fn save_unless_nearly_stored(&self, cf_filter: &CfFilter) {
-        if cf_filter.is_complete_by_construction() && !cf_filter.is_nearly_stored() {
+        if cf_filter.coverage().is_complete_by_construction() && !cf_filter.is_nearly_stored() {
             self.save_summary(cf_filter);
         }
     }
@@ -184,27 +186,27 @@ impl Maintenance {
             ..
         } = cf_filter.view();
         // Taken first: if external writes begin from here on, it may not be stored.
-        let stored = cf_filter.to_store(&summary);
-        if cf_filter.is_complete_by_construction()
+        let stored = cf_filter.coverage().to_store(&summary);
+        if cf_filter.coverage().is_complete_by_construction()
             && !cf_filter.is_stored()
             && !summary.is_saturated()
             && !self.options.read_only_filters
             && self.options.summary_saves == SummarySaves::WhenUseful
         {
-            let (name, mut covered) = (cf_filter.name(), cf_filter.covered());
+            let (name, mut covered) = (cf_filter.name(), cf_filter.coverage().covered());
             cf_filter.instance_ids().remove_from(&mut covered);
             let is_good = || {
                 fault!(DamagedSummaryStored, return true);
-                let mut is_wanted = cf_filter.may_be_stored(&stored);
+                let mut is_wanted = cf_filter.coverage().may_be_stored(&stored);
                 fault!(SavedAcrossExternalWrites, is_wanted = true);
                 is_wanted && self.scrubber.scrub_growing(cf_filter, &summary)
             };
             let prefixes = cf_filter.prefixes().ids_of(summary_prefixes);
             let store = &self.filter_store;
             if store.save_summary(name, &summary, &covered, prefixes, is_good) {
-                cf_filter.note_stored(stored);
+                cf_filter.coverage().note_stored(stored);
                 self.engine.summary_stored(cf_filter.key_space(), &covered);
-                if cf_filter.is_disabled() {
+                if cf_filter.coverage().is_disabled() {
                     // Its column family was dropped meanwhile, and its file removed before.
                     self.filter_store.remove_summary(name);
                 }

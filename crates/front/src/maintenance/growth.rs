@@ -9,7 +9,7 @@ use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::key_log::KeyLog;
+use crate::intake::KeyLog;
 use crate::math::Items;
 use crate::options::Access;
 
@@ -145,7 +145,7 @@ impl Maintenance {
         let tables = self.list(cf_filter)?;
         // External writes that begin from here on end the log.
         let mut may_lack_keys =
-            is_memtable_open || !tables.is_empty() || !cf_filter.is_current(&tables);
+            is_memtable_open || !tables.is_empty() || !cf_filter.coverage().is_current(&tables);
         fault!(KeyLogBegunLate, may_lack_keys = false);
         match may_lack_keys {
             true => cf_filter.key_log().end(),
@@ -158,7 +158,7 @@ impl Maintenance {
     fn begin_log(&self, cf_filter: &CfFilter) -> bool {
         let is_wanted = self.options.access == Access::Write
             && !self.options.read_only_filters
-            && cf_filter.segment_rate().is_some();
+            && cf_filter.intake().segments().rate().is_some();
         is_wanted && cf_filter.key_log().begin(self.filter_store.folder().path())
     }
 

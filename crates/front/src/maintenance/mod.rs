@@ -265,7 +265,7 @@ impl Maintenance {
                         cf_filter = name,
                         "the column family is gone, and its filters with it"
                     );
-                    self.cf_filters.withdraw_view(&cf_filter);
+                    self.cf_filters.remove(&cf_filter);
                     continue;
                 }
                 Err(error) => {
@@ -308,7 +308,9 @@ impl Maintenance {
 
     fn write_position(&self, cf_filter: &CfFilter) -> WritePosition {
         let budget = self.options.memory_budget.get();
-        cf_filter.write_position(self.engine.latest_sequence_number(), budget)
+        cf_filter
+            .coverage()
+            .write_position(self.engine.latest_sequence_number(), budget)
     }
 
     /// Maintains the filters of one column family, whose SSTs were listed in this epoch.
@@ -323,11 +325,11 @@ impl Maintenance {
         let _span = tracing::info_span!("maintain", cf = cf_filter.name()).entered();
         #[cfg(test)]
         self.wakeup.panic_if_requested(cf_filter.name());
-        if cf_filter.is_disabled() {
+        if cf_filter.coverage().is_disabled() {
             return Ok(());
         }
         self.load_filters(cf_filter, tables);
-        let was_complete = cf_filter.is_complete_by_construction();
+        let was_complete = cf_filter.coverage().is_complete_by_construction();
         self.publish_known(cf_filter, tables);
         if !was_complete && !tables.is_empty() {
             // A run before has read them, which external writes overtook.
@@ -365,7 +367,7 @@ impl Maintenance {
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         self.save_filters(tables);
-        if !cf_filter.is_complete_by_construction() {
+        if !cf_filter.coverage().is_complete_by_construction() {
             self.cover(cf_filter, tables, backoff)?;
         }
         self.rebuild_filters(cf_filter, tables, backoff)?;

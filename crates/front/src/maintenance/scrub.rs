@@ -191,7 +191,7 @@ impl Scrubber {
         self.log.record(filter.size(), intact);
         if !intact {
             filter.saturate();
-            cf_filter.note_consolidated(None);
+            cf_filter.coverage().note_consolidated(None);
             fault!(NoWakeForDamagedSummary, return false);
             self.wakeup.call(|requests| requests.consolidate = true);
             tracing::error!(

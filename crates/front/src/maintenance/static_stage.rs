@@ -12,7 +12,7 @@ use crate::cf_filter::CfFilter;
 use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
-use crate::key_log::KeyLog;
+use crate::intake::KeyLog;
 use crate::maintenance::backoff::Backoff;
 use crate::math::Rate;
 

@@ -34,7 +34,11 @@ impl Maintenance {
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
-            if !cf_filter.wants_segment_filter(table.is_in_last_level) {
+            if !cf_filter
+                .intake()
+                .segments()
+                .wants_filter(table.is_in_last_level)
+            {
                 segment.drop_filter();
                 continue;
             }
@@ -99,7 +103,7 @@ impl Maintenance {
         cf_filter: &CfFilter,
         table: &LiveSegment,
     ) -> Option<SegmentBuilder> {
-        let rate = cf_filter.segment_rate()?;
+        let rate = cf_filter.intake().segments().rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
         let filter = segment.filter();
@@ -188,8 +192,10 @@ impl Maintenance {
             .iter()
             .map(|table| Arc::clone(&table.filter))
             .collect();
-        if !cf_filter.prefetches(&filters) {
-            cf_filter.prefetch_from_now_on(SortedRuns::new(with_filter, MOST_RUNS));
+        if !cf_filter.lookups().prefetches(&filters) {
+            cf_filter
+                .lookups()
+                .prefetch_from_now_on(SortedRuns::new(with_filter, MOST_RUNS));
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ fn rules_out(store: &Store) -> bool {
 }
 
 fn prefetches_all(store: &Store) -> bool {
-    store.cf_filter().prefetches(&sealed(store))
+    store.cf_filter().lookups().prefetches(&sealed(store))
 }
 
 #[track_caller]
@@ -697,7 +697,7 @@ fn summary_of_a_dropped_family_is_freed_while_the_engine_holds_it() {
     by_itself("it is known", || cf_filter.is_complete());
     cf_filter.intake().add(b"key");
     let summary = Arc::downgrade(&cf_filter.view().summary);
-    store.filters.cf_filters.withdraw_view(&cf_filter);
+    store.filters.cf_filters.remove(&cf_filter);
     assert_eq!(summary.strong_count(), 0);
     cf_filter.intake().add(b"another key");
     let cf_filter = Arc::downgrade(&{ cf_filter });

@@ -24,7 +24,7 @@ fn attend(wakeup: &Wakeup) -> u32 {
 }
 
 #[test]
-fn closing_waits_for_maintenance_and_maintenance_for_nobody() {
+fn close_beside_notifications_serves_them_and_stops_once() {
     explore("bell_ring_close_attend", |turn| {
         let wakeup = Arc::new(Wakeup::default());
         let [hook, closer, maintenance] = [0; 3].map(|_| Arc::clone(&wakeup));
