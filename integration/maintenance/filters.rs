@@ -110,16 +110,20 @@ fn filters_have_the_new_rate_after_set_rate() {
     });
     let (before, taken) = (health(&db), db.health().memory.segments);
     // A summary that hardly grows would also be rebuilt without the call.
-    beside_a_writer_of(&db, |i| key(5_000 + i), || {
-        thread::sleep(Duration::from_secs(2));
-        db.set_filter_size(FilterSize::rate(0.000_01).unwrap());
-        eventually("the summary has the new rate", || {
-            health(&db).predicted_rate < before.predicted_rate.min(0.000_01)
-        });
-        eventually("so have the tables' filters", || {
-            db.health().memory.segments.get() > taken.get() * 3 / 2
-        });
-    });
+    beside_a_writer_of(
+        &db,
+        |i| key(5_000 + i),
+        || {
+            thread::sleep(Duration::from_secs(2));
+            db.set_filter_size(FilterSize::rate(0.000_01).unwrap());
+            eventually("the summary has the new rate", || {
+                health(&db).predicted_rate < before.predicted_rate.min(0.000_01)
+            });
+            eventually("so have the tables' filters", || {
+                db.health().memory.segments.get() > taken.get() * 3 / 2
+            });
+        },
+    );
 }
 
 #[test]
