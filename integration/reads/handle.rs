@@ -128,7 +128,7 @@ fn open(path: &std::path::Path) -> SieveDb {
 fn absent(db: &SieveDb, cf: &impl AsColumnFamilyRef) -> Vec<String> {
     let keys = (0..40).map(|key| format!("never {key}"));
     let absent: Vec<_> = keys
-        .filter(|key| db.filter_answer_cf(cf, key).is_absent())
+        .filter(|key| db.filters().answer_cf(cf, key).is_absent())
         .collect();
     assert!(absent.len() > 20);
     absent
@@ -165,20 +165,20 @@ fn reads_of_the_plain_database_are_answered_by_the_filters() {
         cover(&db);
         settle(&db);
         for key in absent(&db, &cf) {
-            let before = db.stats();
+            let before = db.filters().stats();
             let reads = all_reads(plain, &cf, &key);
             assert!(reads.iter().all(Option::is_none));
             assert!(!plain.key_may_exist_cf(&cf, &key));
-            let after = db.stats();
+            let after = db.filters().stats();
             // Of those with several keys, the others are counted too.
             assert!(after.absent - before.absent > reads.len() as u64);
             assert_eq!(after.found, before.found);
         }
-        let before = db.stats();
+        let before = db.filters().stats();
         plain.get_cf(&cf, "put").unwrap().unwrap();
         let many = plain.multi_get_cf([(&cf, "put"), (&cf, "merged")]);
         assert!(many.into_iter().all(|found| found.unwrap().is_some()));
-        assert_eq!(db.stats().found, before.found + 3);
+        assert_eq!(db.filters().stats().found, before.found + 3);
     }
     // Of two column families in one call.
     let cfs = [DEFAULT, OTHER].map(|name| plain.cf_handle(name).unwrap());
@@ -222,7 +222,7 @@ fn a_snapshot_of_the_plain_database_has_its_keys() {
     plain.delete("deleted later").unwrap();
     plain.put("put later", "value").unwrap();
     plain.compact_range::<&[u8], &[u8]>(None, None);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     cover(&db);
     settle(&db);
     assert!(snapshot.get("deleted later").unwrap().is_some());
@@ -246,11 +246,14 @@ fn a_family_that_the_plain_database_makes_has_filters() {
         every_key_is_found(plain, &cf);
         let key = &absent(&db, &cf)[0];
         assert!(plain.get_cf(&cf, key).unwrap().is_none());
-        assert!(db.stats_cf(&cf).unwrap().absent > 0, "round {round}");
+        assert!(
+            db.filters().stats_cf(&cf).unwrap().absent > 0,
+            "round {round}"
+        );
         plain.drop_cf("made").unwrap();
         // Of a column family that was dropped, the engine is asked.
         every_key_is_found(plain, &cf);
-        assert!(db.stats_cf(&cf).is_none());
+        assert!(db.filters().stats_cf(&cf).is_none());
     }
     let mut refused = merging();
     refused.set_inplace_update_support(true);
@@ -279,17 +282,20 @@ fn a_single_threaded_database_has_filters() {
         let cf = db.cf_handle(name).unwrap();
         write(&*db, cf, home.path());
         every_key_is_found(&*db, cf);
-        assert!(db.wait_until_complete(std::time::Duration::from_secs(60)));
+        assert!(
+            db.filters()
+                .wait_until_complete(std::time::Duration::from_secs(60))
+        );
         every_key_is_found(&*db, cf);
     }
     db.put("key", "value").unwrap();
     assert!(program(&db, "key") && !program(&db, "no key"));
-    assert!(db.stats().absent > 0);
+    assert!(db.filters().stats().absent > 0);
     db.drop_cf("made").unwrap();
     drop(db);
     let db: SieveDb = builder().cfs([OTHER]).open().unwrap();
     every_key_is_found(&*db, &db.cf_handle(OTHER).unwrap());
-    assert!(db.verify(true).unwrap().lost.is_empty());
+    assert!(db.filters().verify(true).unwrap().lost.is_empty());
 }
 
 /// Whoever drops first: the database, its column families, or a thread that still reads.
@@ -367,7 +373,10 @@ fn prefix_is_found_after_its_extractor_was_changed() {
     cover(&db);
     let all_are_found = |db: &SieveDb| {
         for start in ["abc", "abcd", "abcde", "abd"] {
-            assert!(db.prefix_may_exist(start) && db.prefix_may_exist_cf(&other, start));
+            assert!(
+                db.filters().prefix_may_exist(start)
+                    && db.filters().prefix_may_exist_cf(&other, start)
+            );
             assert!(db.prefix_exists(start).unwrap(), "{start}");
             assert!(db.prefix_exists_cf(&other, start).unwrap(), "{start}");
             let mut many = db.prefixes_exist(&["abe", start]);

@@ -39,7 +39,7 @@ fn multi_get_sees_a_write_batch_whole_or_not_at_all() {
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     db.put("from", "record").unwrap();
     cover(&db);
-    assert!(db.filter_answer("to").is_absent());
+    assert!(db.filters().answer("to").is_absent());
     let moving = || {
         let mut batch = WriteBatch::default();
         batch.put("to", "record");
@@ -68,12 +68,12 @@ fn record_that_moves_before_a_multi_get_of_a_cf_is_found() {
         batch.delete("from");
         db.write(batch).unwrap();
         db.flush().unwrap();
-        db.consolidate().unwrap();
-        assert!(db.filter_answer("from").is_absent());
+        db.filters().consolidate().unwrap();
+        assert!(db.filters().answer("from").is_absent());
     };
     let reads = Cell::new(1);
     let keys = to_and_from(&reads, &moving);
-    assert!(db.filter_answer("to").is_absent());
+    assert!(db.filters().answer("to").is_absent());
     let found = db.multi_get_cf(keys.into_iter().map(|key| (&cf, key)));
     let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
     assert!(reads.get() >= 2, "the batch was written");

@@ -37,11 +37,11 @@ fn snapshot_older_than_a_consolidation_reads_deleted_keys() {
         }
     };
     as_then("in the memtable");
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     as_then("consolidated");
     db.compact_range::<&[u8], &[u8]>(None, None);
     cover(&db);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     as_then("compacted and consolidated");
     for i in (0..KEYS).step_by(3) {
         assert_eq!(db.get(key(i)).unwrap(), None);
@@ -80,13 +80,13 @@ fn snapshot_reads_use_the_filters() {
     let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
     let absent = (0..)
         .map(absent_key)
-        .find(|key| db.filter_answer(key).is_absent());
+        .find(|key| db.filters().answer(key).is_absent());
     let transaction = db.transaction().unwrap();
     for (key, is_there) in [(key(1), true), (absent.unwrap(), false)] {
-        let before = db.stats();
+        let before = db.filters().stats();
         assert_eq!(found_in(&*db, &cf, &key).unwrap(), [is_there; 6]);
         assert_eq!(found_in(&transaction, &cf, &key).unwrap(), [is_there; 6]);
-        let after = db.stats();
+        let after = db.filters().stats();
         let expected = if is_there { (0, 12) } else { (12, 0) };
         let denied = after.absent - before.absent;
         assert_eq!(

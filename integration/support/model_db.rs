@@ -71,7 +71,7 @@ fn append(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<
 
 /// The report of the default column family's filters.
 pub(crate) fn report(db: &SieveDb) -> CfReport {
-    db.inspect().unwrap().cfs.remove(0)
+    db.filters().inspect().unwrap().cfs.remove(0)
 }
 
 /// The same of a closed database, by an open with read-only filters, which reads no SST.
@@ -84,7 +84,7 @@ pub(crate) fn report_with_read_only_filters(path: &Path, options: &Options) -> C
 /// Checks that a database agrees with its model, and that all its filters fit into this many bits
 /// beyond the fixed memory of its families. The last cache line of a filter takes up to 2,000.
 pub(crate) fn check_reads_within_budget(db: &SieveDb, model: &Model, budget: u64) {
-    let taken = db.health().memory;
+    let taken = db.filters().health().memory;
     assert!(
         taken.summary.get() + taken.segments.get() <= budget.max(2_000),
         "{taken:?}"
@@ -97,7 +97,7 @@ pub(crate) fn check_reads_within_budget(db: &SieveDb, model: &Model, budget: u64
 /// this many families.
 pub(crate) fn with_filter_budget(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
     let overhead = sieve.memory_for(Items::new(0)).overhead.get() * families;
-    sieve.memory_budget(Bits::new(overhead + filters))
+    sieve.memory_budget((overhead + filters) / 8)
 }
 
 /// Settings under which every read checks the filters.
@@ -123,7 +123,7 @@ pub(crate) fn open(path: &Path) -> SieveDb {
 /// Waits until the filters cover every SST.
 pub(crate) fn cover(db: &SieveDb) {
     assert!(
-        db.wait_until_complete(PATIENCE),
+        db.filters().wait_until_complete(PATIENCE),
         "the filters never covered"
     );
 }
@@ -131,7 +131,7 @@ pub(crate) fn cover(db: &SieveDb) {
 /// Waits for a whole maintenance run: every SST then has its filter and its sidecar.
 pub(crate) fn settle(db: &SieveDb) {
     assert!(
-        db.wait_for_maintenance(PATIENCE),
+        db.filters().wait_for_maintenance(PATIENCE),
         "no maintenance run ended"
     );
 }
@@ -282,7 +282,7 @@ pub(crate) fn check_reads(db: &SieveDb, model: &Model) -> Tally {
         assert_eq!(db.get_unfiltered(key).unwrap(), expected, "engine {name}");
         assert!(expected.is_none() || db.key_may_exist(key), "may {name}");
         assert!(
-            expected.is_none() || !db.filter_answer(key).is_absent(),
+            expected.is_none() || !db.filters().answer(key).is_absent(),
             "lost {name}"
         );
     }
@@ -340,7 +340,7 @@ fn check_in(
 ) -> bool {
     let name = key.escape_ascii();
     let plain = ReadOptions::default();
-    let absent = db.filter_answer_cf(cf, key).is_absent();
+    let absent = db.filters().answer_cf(cf, key).is_absent();
     assert!(!absent || expected.is_none(), "lost {name}");
     let found = db.get_cf(cf, key).unwrap();
     assert_eq!(found.as_ref(), expected, "get_cf {name}");
@@ -356,7 +356,7 @@ fn check_in(
 
 /// Checks that `verify` finds every key in its filters.
 pub(crate) fn verify_finds_every_key(db: &SieveDb) {
-    let report = db.verify(true).unwrap();
+    let report = db.filters().verify(true).unwrap();
     assert!(report.lost.is_empty(), "{:?}", report.lost);
     assert!(report.damaged.is_empty(), "{:?}", report.damaged);
 }
@@ -378,5 +378,5 @@ pub(crate) fn check_settled(db: &SieveDb, model: &Model) {
 /// The counters of the column family with this name, if it has filters.
 pub(crate) fn stats_of(db: &SieveDb, name: &str) -> Option<Stats> {
     let cf = db.cf_handle(name)?;
-    db.stats_cf(&cf)
+    db.filters().stats_cf(&cf)
 }

@@ -62,7 +62,7 @@ fn covered(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
 /// The first absent key from this number on that the filters deny.
 fn denied(db: &SieveDb, cf: &impl AsColumnFamilyRef, from: u64) -> Vec<u8> {
     let mut absent = (from..from + 100).map(absent_key);
-    let denied = absent.find(|key| db.filter_answer_cf(cf, key).is_absent());
+    let denied = absent.find(|key| db.filters().answer_cf(cf, key).is_absent());
     denied.expect("the filters rule nothing out")
 }
 
@@ -182,7 +182,7 @@ fn transaction_reads_its_own_writes_that_filters_deny() {
             finds(&transaction, &db, family, &own, Some(b"written+"));
             // Not visible outside the transaction.
             assert!(db.get_cf(&cf, &own).unwrap().is_none());
-            assert!(db.filter_answer_cf(&cf, &own).is_absent());
+            assert!(db.filters().answer_cf(&cf, &own).is_absent());
             transaction.rollback().unwrap();
             finds(&transaction, &db, family, &own, None);
         }
@@ -216,7 +216,7 @@ fn transaction_reads_use_the_filters() {
         for family in [DEFAULT, OTHER] {
             let cf = db.cf_handle(family).unwrap();
             let sought = denied(&db, &cf, 0);
-            assert!(db.filter_answer_cf(&cf, b"absent").is_absent());
+            assert!(db.filters().answer_cf(&cf, b"absent").is_absent());
             let before = stats_of(&db, family).unwrap();
             let mut lookups = 0;
             for (name, read) in reads(family) {

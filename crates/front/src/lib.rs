@@ -30,7 +30,7 @@
 //! | `intake` | the summary filters that writes feed |
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
 //! | `filter_options` | the settings that a user gives |
-//! | `health` | cheap figures of one column family's filters |
+//! | `health` | the state of filters in cheap figures |
 //! | `metrics` | these figures for the crate `metrics`, with its feature |
 //! | `cf_filters` | the filters of all column families |
 //! | `opening` | identity, folder and stored filters while a database opens |

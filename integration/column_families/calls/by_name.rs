@@ -196,7 +196,7 @@ fn cfs_are_opened_by_name() {
             cover(&db);
             settle(&db);
             let cf = db.cf_handle(OTHER).unwrap();
-            let absent = keys('d').filter(|key| db.filter_answer_cf(&cf, key).is_absent());
+            let absent = keys('d').filter(|key| db.filters().answer_cf(&cf, key).is_absent());
             assert!(absent.count() + 2 >= EACH, "{name}: no filters of its own");
             variants += 1;
         }
@@ -271,8 +271,8 @@ fn only_the_excluded_cf_has_no_filters() {
         let with_filters = [DEFAULT, OTHER].map(|family| stats_of(&db, family).is_some());
         assert_eq!(with_filters, [true, false]);
         let cf = db.cf_handle(OTHER).unwrap();
-        assert!(keys('d').all(|key| !db.filter_answer_cf(&cf, key).is_absent()));
-        assert!(keys('o').any(|key| db.filter_answer(key).is_absent()));
+        assert!(keys('d').all(|key| !db.filters().answer_cf(&cf, key).is_absent()));
+        assert!(keys('o').any(|key| db.filters().answer(key).is_absent()));
         assert!(keys('o').all(|key| db.get_cf(&cf, key).unwrap().is_some()));
     }
 }

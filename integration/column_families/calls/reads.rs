@@ -55,7 +55,7 @@ type May = fn(&SieveDb, &Handle<'_>, &[u8]) -> bool;
 
 const MAY: [(&str, May); 3] = [
     ("filter_answer_cf", |db, cf, key| {
-        !db.filter_answer_cf(cf, key).is_absent()
+        !db.filters().answer_cf(cf, key).is_absent()
     }),
     ("key_may_exist_cf", |db, cf, key| {
         db.key_may_exist_cf(cf, key)
@@ -75,10 +75,10 @@ const PREFIXES: [(&str, May); 4] = [
         answers.remove(1).unwrap()
     }),
     ("prefix_may_exist_cf", |db, cf, start| {
-        db.prefix_may_exist_cf(cf, start)
+        db.filters().prefix_may_exist_cf(cf, start)
     }),
     ("prefixes_may_exist_cf", |db, cf, start| {
-        db.prefixes_may_exist_cf(cf, &[NOWHERE, start])[1]
+        db.filters().prefixes_may_exist_cf(cf, &[NOWHERE, start])[1]
     }),
 ];
 

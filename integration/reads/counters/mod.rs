@@ -59,7 +59,7 @@ impl World {
         for family in [DEFAULT, OTHER] {
             db.flush_cf(&db.cf_handle(family).unwrap()).unwrap();
         }
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         fill(KEYS / 2..KEYS);
         cover(&db);
         settle(&db);
@@ -78,11 +78,11 @@ impl World {
         let after = [family, other].map(|family| self.stats(family));
         assert_eq!(after[1], before[1], "{name} was counted in {other}");
         assert_eq!(
-            self.db.stats(),
+            self.db.filters().stats(),
             after[0] + after[1],
             "{name}: the sum of both"
         );
-        let healths = self.db.health().cfs;
+        let healths = self.db.filters().health().cfs;
         let health = healths.into_iter().find(|health| health.name == family);
         assert_eq!(health.unwrap().stats, after[0], "{name}: health");
         (difference(after[0], before[0]), done)
@@ -189,7 +189,7 @@ fn false_positives_of_loose_summaries_are_counted_once() {
         .filter_size(FilterSize::rate(0.99).unwrap())
         .segment_filters(Some(FilterSize::ONE_PERCENT));
     let world = World::new(&sieve, &options());
-    let families = world.db.health().cfs;
+    let families = world.db.filters().health().cfs;
     let is_loose = families.iter().all(|family| family.predicted_rate > 0.2);
     assert!(is_loose, "{families:?}");
     let stats = every_read_adds_up(&world, true);
@@ -203,7 +203,7 @@ fn filters_of_any_settings_count_each_lookup_once() {
         audited(),
         audited().adaptive_hits(true),
         audited().speed_over_memory(true),
-        audited().memory_budget(Bits::new(4_096)),
+        audited().memory_budget(512),
         audited().transactions(Isolation::Optimistic),
     ];
     for (at, sieve) in settings.iter().enumerate() {
@@ -327,12 +327,12 @@ fn filter_answers_count_only_absent_keys() {
     for adaptive_hits in [false, true] {
         let world = World::new(&audited().adaptive_hits(adaptive_hits), &options());
         // So that maintenance replaces no filter meanwhile.
-        world.db.consolidate().unwrap();
+        world.db.filters().consolidate().unwrap();
         settle(&world.db);
         let keys = mixed();
         let denied = keys
             .iter()
-            .filter(|key| world.db.filter_answer(key).is_absent());
+            .filter(|key| world.db.filters().answer(key).is_absent());
         let denied = denied.count() as u64;
         assert!(denied > KEYS * 9 / 10 && denied <= KEYS);
         for (name, may_be_there) in ANSWERS {
@@ -369,13 +369,13 @@ fn excluded_cf_is_not_counted() {
     let cf = world.db.cf_handle(OTHER).unwrap();
     assert_eq!(stats_of(&world.db, OTHER), None);
     for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {
-        let before = world.db.stats();
+        let before = world.db.filters().stats();
         assert_eq!(
             read(&world.db, &cf, &mixed(), ReadOptions::default),
             ALL,
             "{name}"
         );
-        assert_eq!(world.db.stats(), before, "{name}");
+        assert_eq!(world.db.filters().stats(), before, "{name}");
     }
 }
 
@@ -387,7 +387,7 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
     cover(&db);
-    let before = db.stats();
+    let before = db.filters().stats();
     for i in 0..500 {
         db.get(key(i)).unwrap();
         db.get_pinned(key(i)).unwrap();
@@ -397,7 +397,7 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     db.multi_get((0..500).map(absent_key))
         .into_iter()
         .for_each(drop);
-    let after = db.stats();
+    let after = db.filters().stats();
     assert_eq!(after.found - before.found, 1_500);
     assert_eq!(after.uncovered, before.uncovered);
     let misses = (after.absent - before.absent) + (after.false_positives - before.false_positives);
@@ -409,5 +409,5 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     assert_ne!(after, Stats::default());
     // Reads past the filters are not counted.
     db.get_unfiltered(key(1)).unwrap();
-    assert_eq!(db.stats(), after);
+    assert_eq!(db.filters().stats(), after);
 }

@@ -166,10 +166,10 @@ type May = fn(&SieveDb, &Handle<'_>, &[u8]) -> bool;
 
 pub(super) const ANSWERS: [(&str, May); 6] = [
     ("filter_answer", |db, _, key| {
-        !db.filter_answer(key).is_absent()
+        !db.filters().answer(key).is_absent()
     }),
     ("filter_answer_cf", |db, cf, key| {
-        !db.filter_answer_cf(cf, key).is_absent()
+        !db.filters().answer_cf(cf, key).is_absent()
     }),
     ("key_may_exist", |db, _, key| db.key_may_exist(key)),
     ("key_may_exist_opt", |db, _, key| {
