@@ -132,9 +132,7 @@ fn summary_false_negative_is_found_by_every_kind_of_read() {
             let answers = db.multi_get([&b"absent"[..], key, b"absent too"]);
             answers[1].as_ref().unwrap().is_some()
         }),
-        ("filter_answer", |db, key| {
-            !db.filters().answer(key).is_absent()
-        }),
+        ("answer", |db, key| !db.filters().answer(key).is_absent()),
     ];
     for (name, read) in reads {
         let home = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use lsm_sieve::{Bits, Engine, FilterSize, HashId, Items, OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{Engine, FilterSize, HashId, Items, OpenError, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{

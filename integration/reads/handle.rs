@@ -8,12 +8,13 @@
 
 use lsm_sieve::{Engine, SieveDb, SieveOptions};
 use rocksdb::{
-    AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error,
+    AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     IngestExternalFileOptions, Options, ReadOptions, SingleThreaded, SliceTransform, SstFileWriter,
     ThreadMode,
 };
 
 use crate::support::model_db::{cover, options, settle};
+use crate::support::reads::{self, NOWHERE};
 
 const OTHER: &str = "other";
 
@@ -57,45 +58,28 @@ fn write<T: ThreadMode>(
         .unwrap();
 }
 
-type Found = Result<Option<Vec<u8>>, Error>;
-
-/// The answers of every read of a single key.
-fn all_reads<T: ThreadMode>(
+/// The answers of every read of a column family, twice each, with a key that does not exist between
+/// the two.
+fn all_reads<T: ThreadMode, C: AsColumnFamilyRef>(
     db: &DBWithThreadMode<T>,
-    cf: &impl AsColumnFamilyRef,
+    cf: &C,
     key: &str,
 ) -> Vec<Option<Vec<u8>>> {
-    let plain = ReadOptions::default;
-    let owned = |found: Result<Option<rocksdb::DBPinnableSlice<'_>>, Error>| -> Found {
-        Ok(found?.map(|value| value.to_vec()))
-    };
     let snapshot = db.snapshot();
-    let mut found: Vec<Found> = vec![
-        db.get_cf(cf, key),
-        db.get_cf_opt(cf, key, &plain()),
-        owned(db.get_pinned_cf(cf, key)),
-        owned(db.get_pinned_cf_opt(cf, key, &plain())),
-        snapshot.get_cf(cf, key),
-        owned(snapshot.get_pinned_cf(cf, key)),
-    ];
-    found.extend(
-        db.multi_get_cf([(cf, key), (cf, "nowhere")])
-            .into_iter()
-            .take(1),
-    );
-    found.extend(
-        snapshot
-            .multi_get_cf([(cf, "nowhere"), (cf, key)])
-            .into_iter()
-            .skip(1),
-    );
-    let batch = [key, "nowhere", key];
-    let batched = db.batched_multi_get_cf(cf, batch, false).into_iter();
-    found.extend(batched.map(owned).step_by(2));
-    found.into_iter().map(Result::unwrap).collect()
+    let keys = [key.as_bytes(), NOWHERE, key.as_bytes()];
+    let plain = || ReadOptions::default();
+    let of_handle = reads::of_handle();
+    let of_handle = of_handle.iter().filter(|read| read.names_a_cf());
+    let of_snapshot = reads::of_snapshot();
+    let of_snapshot = of_snapshot.iter().filter(|read| read.names_a_cf());
+    let values = of_handle.map(|read| read.values(db, cf, &keys, &plain));
+    let values = values.chain(of_snapshot.map(|read| read.values(&snapshot, cf, &keys, &plain)));
+    values
+        .flat_map(|values| values.into_iter().map(Result::unwrap).step_by(2))
+        .collect()
 }
 
-fn every_key_is_found<T: ThreadMode>(db: &DBWithThreadMode<T>, cf: &impl AsColumnFamilyRef) {
+fn every_key_is_found<T: ThreadMode, C: AsColumnFamilyRef>(db: &DBWithThreadMode<T>, cf: &C) {
     for (key, value) in KEYS {
         let value = value.map(|value| value.as_bytes().to_vec());
         for (read, found) in all_reads(db, cf, key).into_iter().enumerate() {

@@ -143,7 +143,10 @@ const CALLS: [(&str, Check); 4] = [
 pub(super) fn names() -> Vec<String> {
     let calls = CALLS.iter().map(|(name, _)| *name);
     let of_database = ["open_cf_with_opts"].into_iter().chain(calls);
-    let of_database = of_database.map(|name| format!("SieveDb::{name}"));
+    let of_database = of_database.map(|name| match name {
+        "stats_cf" => format!("Sieve::{name}"),
+        name => format!("SieveDb::{name}"),
+    });
     let of_builder = ["cfs", "cfs_with_opts", "cfs_with_ttl"];
     let of_builder = of_builder.map(|name| format!("Builder::{name}"));
     let of_options = ["exclude_cfs", "prefixes"].map(|name| format!("SieveOptions::{name}"));

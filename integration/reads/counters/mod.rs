@@ -17,8 +17,8 @@
 
 mod read_calls;
 
-use lsm_sieve::{Bits, FilterSize, Isolation, SieveDb, SieveOptions, Stats};
-use read_calls::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
+use lsm_sieve::{FilterSize, Isolation, SieveDb, SieveOptions, Stats};
+use read_calls::{ANSWERS, Tally, tally_of};
 use rocksdb::{
     BlockBasedOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, ReadOptions, ReadTier,
     TransactionDBOptions,
@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use crate::support::model_db::{
     Model, absent_key, cover, fill, key, options, settle, sieve, stats_of,
 };
+use crate::support::reads;
 
 const OTHER: &str = "other";
 
@@ -155,16 +156,16 @@ fn every_read_adds_up(world: &World, audits: bool) -> Stats {
             adds_up(name, stats, tally, audits);
             sum = sum + stats;
         };
-        for (name, read) in READS {
-            let cf = world.db.cf_handle(family_of(name)).unwrap();
-            check(name, &|keys| {
-                read(&world.db, &cf, keys, ReadOptions::default)
+        for read in reads::of_db() {
+            let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+            check(read.name, &|keys| {
+                tally_of(read.values(&world.db, &cf, keys, &ReadOptions::default))
             });
         }
-        for (name, read) in SNAPSHOT_READS {
-            let cf = world.db.cf_handle(family_of(name)).unwrap();
-            check(name, &|keys| {
-                read(&snapshot, &cf, keys, ReadOptions::default)
+        for read in reads::of_snapshot() {
+            let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+            check(read.name, &|keys| {
+                tally_of(read.values(&snapshot, &cf, keys, &ReadOptions::default))
             });
         }
     }
@@ -232,11 +233,11 @@ fn lookups_of_transactions_are_counted_once() {
     for sieve in kinds {
         let world = World::new(&sieve, &options());
         let keys = mixed();
-        for (name, read) in TRANSACTION_READS {
-            let family = family_of(name);
+        for read in reads::of_transaction() {
+            let (name, family) = (read.name, family_of(read.name));
             let cf = world.db.cf_handle(family).unwrap();
             let transaction = world.db.transaction().unwrap();
-            let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+            let read = || tally_of(read.values(&transaction, &cf, &keys, &ReadOptions::default));
             let (stats, tally) = world.counted(name, family, read);
             assert_eq!(tally, ALL, "{name}");
             adds_up(name, stats, tally, true);
@@ -250,13 +251,13 @@ fn reads_of_own_writes_are_no_lookups() {
     const OWN: u64 = 30;
     let world = World::new(&audited().transactions(Isolation::Optimistic), &options());
     let keys = mixed();
-    for (name, read) in TRANSACTION_READS {
-        let family = family_of(name);
+    for read in reads::of_transaction() {
+        let (name, family) = (read.name, family_of(read.name));
         let cf = world.db.cf_handle(family).unwrap();
         let transaction = world.db.transaction().unwrap();
         let own = (0..OWN).map(absent_key);
         own.for_each(|key| transaction.put_cf(&cf, key, "its own").unwrap());
-        let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+        let read = || tally_of(read.values(&transaction, &cf, &keys, &ReadOptions::default));
         let (stats, tally) = world.counted(name, family, read);
         let missing = KEYS - OWN;
         let found = KEYS + OWN;
@@ -300,25 +301,26 @@ fn failed_reads_are_no_lookups() {
         );
         adds_up(name, stats, tally, true);
     };
-    let takes_options = |name: &str| name.ends_with("_opt");
-    for (name, read) in READS.iter().filter(|(name, _)| takes_options(name)) {
-        let cf = world.db.cf_handle(family_of(name)).unwrap();
-        check(name, &|keys| read(&world.db, &cf, keys, from_memory));
+    for read in reads::of_db().iter().filter(|read| read.takes_options()) {
+        let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+        check(read.name, &|keys| {
+            tally_of(read.values(&world.db, &cf, keys, &from_memory))
+        });
     }
-    for (name, read) in SNAPSHOT_READS
-        .iter()
-        .filter(|(name, _)| takes_options(name))
-    {
-        let cf = world.db.cf_handle(family_of(name)).unwrap();
-        check(name, &|keys| read(&snapshot, &cf, keys, from_memory));
+    let of_snapshot = reads::of_snapshot();
+    for read in of_snapshot.iter().filter(|read| read.takes_options()) {
+        let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+        check(read.name, &|keys| {
+            tally_of(read.values(&snapshot, &cf, keys, &from_memory))
+        });
     }
-    for (name, read) in TRANSACTION_READS
-        .iter()
-        .filter(|(name, _)| takes_options(name))
-    {
-        let cf = world.db.cf_handle(family_of(name)).unwrap();
+    let of_transaction = reads::of_transaction();
+    for read in of_transaction.iter().filter(|read| read.takes_options()) {
+        let cf = world.db.cf_handle(family_of(read.name)).unwrap();
         let transaction = world.db.transaction().unwrap();
-        check(name, &|keys| read(&transaction, &cf, keys, from_memory));
+        check(read.name, &|keys| {
+            tally_of(read.values(&transaction, &cf, keys, &from_memory))
+        });
     }
 }
 
@@ -353,7 +355,7 @@ fn filter_answers_count_only_absent_keys() {
                 absent >= stats.absent && stats.absent > KEYS * 9 / 10,
                 "{name}"
             );
-            if name.starts_with("filter_answer") {
+            if name.starts_with("answer") {
                 assert_eq!(absent, stats.absent, "{name}");
             }
             if family == DEFAULT {
@@ -368,14 +370,11 @@ fn excluded_cf_is_not_counted() {
     let world = World::new(&audited().exclude_cfs([OTHER]), &options());
     let cf = world.db.cf_handle(OTHER).unwrap();
     assert_eq!(stats_of(&world.db, OTHER), None);
-    for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {
+    for read in reads::of_db().iter().filter(|read| read.names_a_cf()) {
         let before = world.db.filters().stats();
-        assert_eq!(
-            read(&world.db, &cf, &mixed(), ReadOptions::default),
-            ALL,
-            "{name}"
-        );
-        assert_eq!(world.db.filters().stats(), before, "{name}");
+        let values = read.values(&world.db, &cf, &mixed(), &ReadOptions::default);
+        assert_eq!(tally_of(values), ALL, "{}", read.name);
+        assert_eq!(world.db.filters().stats(), before, "{}", read.name);
     }
 }
 
