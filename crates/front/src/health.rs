@@ -19,6 +19,7 @@ pub struct FilterMemory {
     pub overhead: Bits,
 }
 
+#[doc(hidden)]
 impl FilterMemory {
     /// Of a column family with filters of these sizes.
     pub fn of_cf((summary, segments): (Bits, Bits)) -> Self {
