@@ -43,7 +43,7 @@ fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
 /// Runs `act` beside a writer that never pauses, with a key for each number from 0 on.
 fn beside_a_writer_of<R>(
     db: &SieveDb,
-    key: impl Fn(u64) -> Vec<u8> + Send,
+    key: impl Fn(u64) -> Vec<u8> + Sync,
     act: impl FnOnce() -> R,
 ) -> R {
     struct Over<'a>(&'a AtomicBool);
@@ -100,18 +100,18 @@ fn put(db: &SieveDb, numbers: std::ops::Range<u64>) {
 }
 
 pub(crate) fn health(db: &SieveDb) -> CfHealth {
-    db.health().cfs.remove(0)
+    db.filters().health().cfs.remove(0)
 }
 
 /// Whether the summaries cover every SST.
 pub(crate) fn is_covered(db: &SieveDb) -> bool {
-    let families = db.health().cfs;
+    let families = db.filters().health().cfs;
     families.iter().all(|family| family.uncovered == Some(0))
 }
 
 /// Whether nearly all absent keys among the first thousand are denied.
 pub(crate) fn rules_out(db: &SieveDb) -> bool {
-    let denied = (10..1_000).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+    let denied = (10..1_000).filter(|&i| db.filters().answer(absent_key(i)).is_absent());
     denied.count() > 900
 }
 

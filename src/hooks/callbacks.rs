@@ -733,7 +733,7 @@ mod tests {
         // An audit would find the effects of a hook.
         let unaudited = SieveOptions::default().audit(0);
         let db = SieveDb::open(&options(), &unaudited, path).unwrap();
-        assert!(db.wait_until_complete(PATIENCE));
+        assert!(db.filters().wait_until_complete(PATIENCE));
         db
     }
 
@@ -743,24 +743,24 @@ mod tests {
         for after in 0..8 {
             let home = tempfile::tempdir().unwrap();
             let db = open(home.path());
-            assert!(db.filter_answer("absent").is_absent());
+            assert!(db.filters().answer("absent").is_absent());
             let (written, panicked) = with_a_panic(after, || db.put("first", "value"));
             written.unwrap();
             db.put("second", "value").unwrap();
             if panicked {
                 panics += 1;
-                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
+                assert!(!db.filters().answer("absent").is_absent(), "hook {after}");
                 db.flush().unwrap();
-                assert!(!db.wait_until_complete(Duration::from_millis(50)));
-                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
+                assert!(!db.filters().wait_until_complete(Duration::from_millis(50)));
+                assert!(!db.filters().answer("absent").is_absent(), "hook {after}");
             }
             assert_eq!(db.get("first").unwrap().unwrap(), b"value");
             assert_eq!(db.get("second").unwrap().unwrap(), b"value");
             drop(db);
             let again = open(home.path());
-            assert!(again.filter_answer("absent").is_absent(), "made anew");
+            assert!(again.filters().answer("absent").is_absent(), "made anew");
             assert!(again.get("first").unwrap().is_some());
-            assert!(again.verify(true).unwrap().lost.is_empty());
+            assert!(again.filters().verify(true).unwrap().lost.is_empty());
         }
         assert_eq!(panics, 2, "prepare and insert");
     }
@@ -773,7 +773,7 @@ mod tests {
         db.put("in a table", "value").unwrap();
         db.flush().unwrap();
         db.put("in a memtable", "value").unwrap();
-        assert!(db.wait_for_maintenance(PATIENCE));
+        assert!(db.filters().wait_for_maintenance(PATIENCE));
         let plain = db.engine();
         let cf = plain.cf_handle("default").unwrap();
         let keys = ["in a table", "absent", "in a memtable"];
@@ -797,7 +797,7 @@ mod tests {
             panics += u32::from(panicked);
         }
         assert!(panics >= 4, "{panics}");
-        assert!(db.filter_answer("absent").is_absent());
+        assert!(db.filters().answer("absent").is_absent());
     }
 
     #[test]
@@ -815,9 +815,9 @@ mod tests {
         ingested.unwrap();
         assert!(panicked);
         assert!(db.get("ingested").unwrap().is_some());
-        assert!(db.wait_for_maintenance(PATIENCE));
+        assert!(db.filters().wait_for_maintenance(PATIENCE));
         assert!(
-            !db.filter_answer("absent").is_absent(),
+            !db.filters().answer("absent").is_absent(),
             "until the next open"
         );
         assert!(db.get("ingested").unwrap().is_some());

@@ -177,7 +177,7 @@ mod tests {
     use rocksdb::{Options, TransactionDBOptions};
 
     use super::*;
-    use crate::math::{Bits, Items};
+    use crate::math::Items;
     use crate::{Engine, Isolation, SieveDb, SieveOptions};
 
     fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
@@ -286,19 +286,19 @@ mod tests {
     #[test]
     fn families_made_at_once_share_what_the_budget_leaves() {
         let home = tempfile::tempdir().unwrap();
-        let budget = Bits::from_bytes(4 << 20);
+        let budget = 4 << 20;
         let sieve = SieveOptions::default();
         let sieve = sieve.memory_budget(budget);
         let sieve = sieve.expected_keys(Items::new(1_000_000));
         let mut options = Options::default();
         options.create_if_missing(true);
         let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
-        db.sieve().filters.stop_maintenance();
+        db.filters().stop_maintenance();
         let first = db.cf_filters().size_of_summaries(None);
         let names = [c"first", c"second", c"third", c"fourth"];
         create_at_once(&db, &options, &names, |_, _| {});
         let all = db.cf_filters().size_of_summaries(None);
-        assert!(all <= budget, "{all:?}");
+        assert!(all.to_bytes() <= budget, "{all:?}");
         assert!(all.get() >= 2 * first.get(), "{first:?} and {all:?}");
     }
 
@@ -306,11 +306,11 @@ mod tests {
     fn reads_past_the_filters_are_those_of_one_thread() {
         let home = tempfile::tempdir().unwrap();
         let db = SieveDb::builder(home.path()).open().unwrap();
-        assert!(db.wait_until_complete(Duration::from_secs(60)));
+        assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
         let by_handle: &Engine = &db;
         let absent = || {
             assert_eq!(by_handle.get("absent").unwrap(), None);
-            db.stats().absent
+            db.filters().stats().absent
         };
         let before = absent();
         past_filters(|| {

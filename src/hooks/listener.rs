@@ -94,16 +94,16 @@ mod tests {
             .unwrap();
         db.create_cf("late", &options).unwrap();
         for name in [DEFAULT_COLUMN_FAMILY_NAME, "early", "late"] {
-            assert!(db.wait_until_complete(PATIENCE));
+            assert!(db.filters().wait_until_complete(PATIENCE));
             let cf = db.cf_handle(name).unwrap();
-            assert!(db.filter_answer_cf(&cf, name).is_absent());
+            assert!(db.filters().answer_cf(&cf, name).is_absent());
             let file = home.path().join(name);
             let mut writer = SstFileWriter::create(&options);
             writer.open(&file).unwrap();
             writer.put(name, b"ingested").unwrap();
             writer.finish().unwrap();
             ingest_past_the_handle(&cf, &file);
-            assert!(!db.filter_answer_cf(&cf, name).is_absent(), "{name}");
+            assert!(!db.filters().answer_cf(&cf, name).is_absent(), "{name}");
             // The others get no event.
             let heard = db
                 .cf_filters()

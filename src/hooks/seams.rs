@@ -35,7 +35,7 @@ pub(super) fn external_writes<R: FnOnce()>(
         fault!(CatchUpAnnouncedBriefly, {
             drop(announce());
             // Maintenance may list the SSTs before the engine is locked.
-            let _ = filters.wait_for_maintenance(LONG, || true);
+            let _ = filters.wait_for_maintenance(LONG);
             run();
             return None;
         });

@@ -3,9 +3,9 @@
 //!
 //! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rocksdb::Error;
 
@@ -22,17 +22,27 @@ use crate::sync::unpoisoned;
 use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::prefix_lookup::{self, Span};
 use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
-use lsm_sieve_front::filters::{Filters, MaintenanceError};
-use lsm_sieve_front::options::{FilterSize, FrontOptions};
+use lsm_sieve_front::filters::Filters;
+use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::prefix::Prefixes;
 use lsm_sieve_front::rcu::Reading;
-use lsm_sieve_front::stats::Stats;
 
 /// What the engine found: nothing, a value, or an error that only the engine's caller learns.
 pub(crate) type Found = Result<Option<()>, ()>;
 
-/// The filters of an open database. [`SieveDb`](crate::SieveDb) has the same methods; this is how a
-/// program that has a handle of RocksDB's C API reaches them: [`Sieve::of`].
+/// The filters behind the handle of an open database: what they answer, and how they are inspected
+/// and verified. Their state and their maintenance are those of [`Filters`], to which it
+/// dereferences.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use lsm_sieve::SieveDb;
+/// # let db = SieveDb::builder("/tmp/users").open()?;
+/// if db.filters().wait_until_complete(Duration::from_secs(60)) {
+///     println!("{:?}", db.filters().health());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Sieve {
     pub(crate) filters: Filters,
     /// Those of the default column family.
@@ -44,6 +54,14 @@ pub struct Sieve {
     /// Held while a column family is created or dropped: its filters are created and dropped with
     /// it.
     cfs: Mutex<()>,
+}
+
+impl Deref for Sieve {
+    type Target = Filters;
+
+    fn deref(&self) -> &Filters {
+        &self.filters
+    }
 }
 
 impl Sieve {
@@ -61,41 +79,6 @@ impl Sieve {
             has_extractor_changed: AtomicBool::new(false),
             cfs: Mutex::default(),
         }
-    }
-
-    /// As [`SieveDb::stats`](crate::SieveDb::stats).
-    pub fn stats(&self) -> Stats {
-        self.filters.stats()
-    }
-
-    /// As [`SieveDb::wait_for_maintenance`](crate::SieveDb::wait_for_maintenance).
-    #[must_use = "false if it took longer"]
-    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
-        self.filters.wait_for_maintenance(limit, || true)
-    }
-
-    /// As [`SieveDb::wait_until_complete`](crate::SieveDb::wait_until_complete).
-    #[must_use = "false if some SSTs are not covered"]
-    pub fn wait_until_complete(&self, limit: Duration) -> bool {
-        self.filters.wait_until_complete(limit)
-    }
-
-    /// As [`SieveDb::consolidate`](crate::SieveDb::consolidate).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        self.filters.consolidate()
-    }
-
-    /// As [`SieveDb::set_filter_size`](crate::SieveDb::set_filter_size).
-    pub fn set_filter_size(&self, size: FilterSize) {
-        self.filters.set_filter_size(size);
-    }
-
-    /// As [`SieveDb::set_memory_budget`](crate::SieveDb::set_memory_budget).
-    pub fn set_memory_budget(&self, budget: Option<Bits>) {
-        self.filters.set_memory_budget(budget);
     }
 
     /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.

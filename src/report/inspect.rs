@@ -2,9 +2,6 @@
 
 use std::collections::HashSet;
 
-use rocksdb::ThreadMode;
-
-use crate::db::SieveDb;
 use crate::engine::with_cf_of;
 use crate::error::InspectError;
 use crate::filter::{Chain, Stage};
@@ -104,21 +101,11 @@ pub struct FilterReport {
     pub source: String,
 }
 
-impl<T: ThreadMode> SieveDb<T> {
+impl Sieve {
     /// Reads and reports the state of every filter.
     ///
     /// # Errors
     /// If RocksDB cannot list its SSTs.
-    pub fn inspect(&self) -> Result<Inspection, InspectError> {
-        self.sieve().inspect()
-    }
-}
-
-impl Sieve {
-    /// As [`SieveDb::inspect`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
         let cfs = self.filters.cf_filters.all();
         let cfs = cfs
@@ -260,8 +247,8 @@ mod tests {
     use rocksdb::{DB, Options};
 
     use super::*;
-    use crate::SieveOptions;
     use crate::filter::Kind;
+    use crate::{SieveDb, SieveOptions};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -311,8 +298,8 @@ mod tests {
                 builder
             };
             let db = builder.open().unwrap();
-            assert!(reads || db.wait_until_complete(LIMIT));
-            assert!(db.wait_for_maintenance(LIMIT));
+            assert!(reads || db.filters().wait_until_complete(LIMIT));
+            assert!(db.filters().wait_for_maintenance(LIMIT));
             db
         };
         let plain = DB::open(&options, home.path()).unwrap();
@@ -320,7 +307,7 @@ mod tests {
         plain.flush().unwrap();
         drop(plain);
         let flags = |db: &SieveDb| {
-            let report = db.inspect().unwrap().cfs.remove(0);
+            let report = db.filters().inspect().unwrap().cfs.remove(0);
             let mut segments = report.segments;
             segments.sort_unstable_by_key(|segment| segment.entries);
             let flags = segments.iter().map(|segment| {
@@ -342,13 +329,20 @@ mod tests {
         let db = open(false);
         (0..40_u32).for_each(|key| db.put((key + 100).to_be_bytes(), "own").unwrap());
         db.flush().unwrap();
-        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+        assert!(
+            db.filters().wait_until_complete(LIMIT) && db.filters().wait_for_maintenance(LIMIT)
+        );
         let own = |covered| (40, Some(0), [covered, true, true], true);
         let adopted = |covered| of_plain([covered, false, true], true);
         assert_eq!(flags(&db), (Some(0), vec![adopted(true), own(true)]));
-        assert!(db.inspect().unwrap().cfs[0].segments.iter().all(|segment| {
-            segment.decision == Some(FilterPlan::Keep) && segment.file.ends_with(".sst")
-        }));
+        assert!(
+            db.filters().inspect().unwrap().cfs[0]
+                .segments
+                .iter()
+                .all(|segment| {
+                    segment.decision == Some(FilterPlan::Keep) && segment.file.ends_with(".sst")
+                })
+        );
         drop(db);
         let files = fs::read_dir(home.path().join(SieveOptions::FOLDER)).unwrap();
         let files = files.map(|file| file.unwrap().path());
@@ -387,10 +381,10 @@ mod tests {
             db.flush_cf(&cf).unwrap();
         };
         write();
-        assert_eq!(db.sieve().tables(cf_filter).unwrap().len(), 1);
+        assert_eq!(db.filters().tables(cf_filter).unwrap().len(), 1);
         db.drop_cf("again").unwrap();
         db.create_cf("again", &options).unwrap();
         write();
-        assert!(db.sieve().tables(cf_filter).unwrap().is_empty());
+        assert!(db.filters().tables(cf_filter).unwrap().is_empty());
     }
 }

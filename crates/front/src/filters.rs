@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::fault::fault;
 use crate::filter_store::FilterStore;
 use crate::hash::KeyHasher;
+use crate::health::{FilterMemory, Health};
 use crate::maintenance::scrub::{ScrubLog, Scrubbed};
 use crate::maintenance::{Maintenance, room};
 use crate::math::Bits;
@@ -49,16 +50,22 @@ pub enum MaintenanceError {
     Failed(String),
 }
 
-/// The filters of one database.
+/// The filters of one database: their state, and their maintenance.
 pub struct Filters {
     engine: Arc<dyn Engine>,
+    #[doc(hidden)]
     pub hasher: KeyHasher,
+    #[doc(hidden)]
     pub cf_filters: Arc<CfFilters>,
+    #[doc(hidden)]
     pub registry: Arc<Registry>,
+    #[doc(hidden)]
     pub filter_store: Arc<FilterStore>,
     trust: Arc<Trust>,
     scrubs: Arc<ScrubLog>,
+    #[doc(hidden)]
     pub wakeup: Arc<Wakeup>,
+    #[doc(hidden)]
     pub options: FrontOptions,
     runner: Mutex<Runner>,
 }
@@ -71,6 +78,8 @@ enum Runner {
     Stopped,
 }
 
+/// For the doors to an engine, not for their users.
+#[doc(hidden)]
 impl Filters {
     /// The filters of an engine that is open, maintained by the callers of [`Filters::maintain`].
     pub fn new(
@@ -165,15 +174,44 @@ impl Filters {
             wakeup: Arc::clone(&self.wakeup),
         }
     }
+}
 
-    /// The counters of all column families.
+impl Filters {
+    /// The state of all filters, from cheap figures.
+    pub fn health(&self) -> Health {
+        let cf_filters = self.cf_filters.all();
+        fault!(
+            HealthWakes,
+            cf_filters.iter().for_each(|cf_filter| cf_filter.wake())
+        );
+        let cfs = cf_filters.iter().map(|cf_filter| cf_filter.health());
+        let cfs: Vec<_> = cfs.collect();
+        Health {
+            memory: FilterMemory {
+                summary: cfs.iter().map(|cf| cf.memory).sum(),
+                segments: self.registry.size(),
+                overhead: cfs.iter().map(|cf| cf.overhead).sum(),
+            },
+            budget_bytes: self.options.memory_budget.get().map(Bits::to_bytes),
+            known_segments: self.registry.count(),
+            false_negatives: self.false_negative().is_some(),
+            cfs,
+        }
+    }
+
+    /// The counters of the filters of all column families.
     pub fn stats(&self) -> Stats {
         let all = self.cf_filters.all().into_iter();
         let stats = all.map(|cf_filter| cf_filter.stats());
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
-    /// Scrubs all filters in memory; see `SieveDb::scrub`.
+    /// Verifies the checksums of all filters in memory. A filter that has changed since it was
+    /// built is dropped and rebuilt. Waits until maintenance has finished its current run, then
+    /// returns what this scrub read and found.
+    ///
+    /// # Errors
+    /// If the rest of the maintenance run failed. [`Filters::scrubbed`] has what was read and found.
     pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
         let before = self.scrubbed();
         let ticket = self.wakeup.call(|requests| requests.scrub = true);
@@ -190,14 +228,30 @@ impl Filters {
         self.scrubs.so_far()
     }
 
-    /// The false negative that ended the trust in the filters, if there was one.
+    /// The false negative that ended the trust in the filters, if there was one: an audit found a
+    /// key that a filter had answered absent. From then on every lookup goes to the engine. Opening
+    /// the database again rebuilds all filters with another seed. Read-only filters are trusted
+    /// again instead, until their folder is removed.
     pub fn false_negative(&self) -> Option<&FalseNegative> {
         self.trust.lost()
     }
 
-    /// Waits until maintenance has gone through all segments once, at most `limit` and while
-    /// `go_on` holds; returns whether it has.
-    pub fn wait_for_maintenance(&self, limit: Duration, mut go_on: impl FnMut() -> bool) -> bool {
+    /// Waits at most `limit` until maintenance has gone through all segments once; returns whether
+    /// it has. By then the existing sidecars are loaded, and the keys of missing filters are read,
+    /// if they could be.
+    #[must_use = "false if it took longer"]
+    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
+        self.wait_for_maintenance_while(limit, || true)
+    }
+
+    /// [`Filters::wait_for_maintenance`] that calls `go_on` several times a second and stops waiting
+    /// when it returns false.
+    #[must_use = "false if it took longer or was stopped"]
+    pub fn wait_for_maintenance_while(
+        &self,
+        limit: Duration,
+        mut go_on: impl FnMut() -> bool,
+    ) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
         let ticket = self.wakeup.call(|requests| requests.retry = true);
         self.maintain();
@@ -212,8 +266,11 @@ impl Filters {
         }
     }
 
-    /// Waits at most `limit` until the summary filters cover every segment that they ever will;
-    /// returns whether that is all.
+    /// Waits at most `limit` until the summary filters cover every segment; returns whether they do.
+    /// It does not wait for segments that will not be covered: those without an id
+    /// ([`CfHealth::without_id`](crate::health::CfHealth::without_id)), and all if the filters are
+    /// read-only and take no keys.
+    #[must_use = "false if some segments are not covered"]
     pub fn wait_until_complete(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
         let mut asked = false;
@@ -237,8 +294,14 @@ impl Filters {
         }
     }
 
-    /// Rebuilds all summary filters at the right size; see
-    /// `SieveDb::consolidate`.
+    /// Rebuilds the summary filter of each column family at the right size, and the segment filters
+    /// that have another rate. Blocks until done, however long it takes to read all keys. Reads and
+    /// writes continue, and nothing is flushed. If the memory budget has no room for a summary
+    /// filter of that size, the old one stays.
+    ///
+    /// # Errors
+    /// If it could not be finished, for example because a segment cannot be read. The filters stay
+    /// as they were and remain correct; maintenance tries again later.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
         self.refuse_consolidation()?;
         let ticket = self.wakeup.call(|requests| requests.consolidate = true);
@@ -262,7 +325,9 @@ impl Filters {
         }
     }
 
-    /// Changes the size of all filters, which are then rebuilt in the background.
+    /// Changes the size of all filters; segment filters follow even if their size was set. They are
+    /// rebuilt in the background from the keys of the existing segments, none of which is rewritten.
+    /// [`Filters::consolidate`] waits for it.
     pub fn set_filter_size(&self, size: FilterSize) {
         let speed_over_memory = self.options.summary.at_rest.is_none();
         let rates = size.summary_rates(speed_over_memory);
@@ -279,13 +344,19 @@ impl Filters {
         self.wakeup.call(|requests| requests.consolidate = true);
     }
 
-    /// Changes the memory budget, which maintenance then keeps.
-    pub fn set_memory_budget(&self, budget: Option<Bits>) {
+    /// Changes the memory budget; `None` removes it. What exceeds a smaller one is dropped at once.
+    /// A summary filter that no longer fits is built anew with fewer bits per key, and with more
+    /// when there is room again.
+    pub fn set_memory_budget(&self, bytes: Option<u64>) {
+        let budget = bytes.map(Bits::from_bytes);
         self.options.memory_budget.set(budget);
         fault!(NoWakeAfterSetBudget, return);
         self.wakeup.notify();
     }
+}
 
+#[doc(hidden)]
+impl Filters {
     /// Memory available to a filter that now takes `own`, which is counted as available.
     pub fn room(&self, own: Bits) -> Bits {
         room(&self.options, &self.cf_filters, &self.registry, own)
@@ -315,6 +386,12 @@ impl Filters {
         let all = self.cf_filters.all();
         all.iter().for_each(|cf_filter| cf_filter.retire());
         self.registry.distrust();
+    }
+}
+
+impl std::fmt::Debug for Filters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filters").finish_non_exhaustive()
     }
 }
 

@@ -28,7 +28,7 @@
 //! | `intake` | what writes feed: the summary filters, the log of keys, the filters of segments that are being written |
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
 //! | `filter_options` | `FilterOptions`: the settings that a user gives |
-//! | `health` | cheap figures of one column family's filters |
+//! | `health` | the state of filters in cheap figures |
 //! | `metrics` | these figures for the crate `metrics`, with its feature |
 //! | `cf_filters` | the filters of all column families, by id |
 //! | `opening` | identity, folder and stored filters while a database opens |

@@ -1,4 +1,4 @@
-//! The figures of [`CfHealth`], handed to the recorder of the crate [`metrics`].
+//! The figures of [`Health`], handed to the recorder of the crate [`metrics`].
 //!
 //! Nothing is recorded on a lookup: the counters are those of [`Stats`](crate::Stats), and a call copies them to
 //! the recorder. So a metric is as old as the last call.
@@ -9,7 +9,7 @@
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use crate::fault::fault;
-use crate::health::CfHealth;
+use crate::health::{CfHealth, Health};
 use crate::stats::Stats;
 
 /// Whether a metric only grows.
@@ -33,10 +33,10 @@ const PREDICTED_FPR: &str = "lsm_sieve_predicted_fpr";
 const COVERAGE_KNOWN: &str = "lsm_sieve_coverage_known";
 const UNCOVERED_SSTS: &str = "lsm_sieve_uncovered_ssts";
 const SSTS_WITHOUT_ID: &str = "lsm_sieve_ssts_without_id";
-pub const SEGMENT_BYTES: &str = "lsm_sieve_segment_filter_bytes";
-pub const SEGMENTS: &str = "lsm_sieve_known_segments";
-pub const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
-pub const DISTRUSTED: &str = "lsm_sieve_distrusted";
+const SEGMENT_BYTES: &str = "lsm_sieve_segment_filter_bytes";
+const SEGMENTS: &str = "lsm_sieve_known_segments";
+const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
+const DISTRUSTED: &str = "lsm_sieve_distrusted";
 
 /// Every metric: its name, its kind, and its description.
 #[doc(hidden)]
@@ -114,6 +114,23 @@ pub fn describe_metrics() {
             Counter => describe_counter!(name, text),
             Gauge => describe_gauge!(name, text),
         }
+    }
+}
+
+impl Health {
+    /// Hands these figures, and those of each column family, to the recorder of the crate `metrics`.
+    ///
+    /// `db` becomes a label; it tells the databases of a process apart. Call this before each scrape, or
+    /// every few seconds. `docs/operating.md` lists the metrics.
+    pub fn record_metrics(&self, db: &str) {
+        let labels = [("db", db.to_owned())];
+        gauge!(SEGMENT_BYTES, &labels).set(self.memory.segments.to_bytes() as f64);
+        gauge!(SEGMENTS, &labels).set(self.known_segments as f64);
+        gauge!(DISTRUSTED, &labels).set(f64::from(u8::from(self.false_negatives)));
+        if let Some(bytes) = self.budget_bytes {
+            gauge!(BUDGET_BYTES, &labels).set(bytes as f64);
+        }
+        self.cfs.iter().for_each(|cf| cf.record_metrics(db));
     }
 }
 

@@ -454,7 +454,7 @@ faults! {
     /// New room in the budget starts no consolidation.
     NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
     /// A health report wakes maintenance.
-    HealthWakes => "report::health::tests::reports_wake_nothing",
+    HealthWakes => "tests::health::reports_wake_nothing",
     /// Two counters are exchanged.
     CountersSwapped => "stats::",
     /// Two results of lookups are exchanged in the metrics.

@@ -506,7 +506,7 @@ impl Store {
     /// Waits until maintenance has gone through all segments.
     pub(super) fn settle(&self) {
         let limit = Duration::from_secs(60);
-        assert!(self.filters.wait_for_maintenance(limit, || true));
+        assert!(self.filters.wait_for_maintenance(limit));
     }
 
     pub(super) fn is_complete(&self) -> bool {
