@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 use librocksdb_sys as sys;
 use rocksdb::AsColumnFamilyRef;
 
-use super::{DEFAULT_ID, take_text};
+use crate::hooks::raw::take_text;
 use crate::sync::unpoisoned;
 
 unsafe extern "C" {
@@ -34,7 +34,15 @@ unsafe extern "C" {
         most_skipped: u64,
         contains: *mut bool,
     ) -> *mut c_char;
+    fn lsm_sieve_is_listened_to(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_is_secondary(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_forget_freed_families(cf: *mut sys::rocksdb_column_family_handle_t) -> usize;
+    fn lsm_sieve_begin_flush(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
+    fn lsm_sieve_refusal_of_reader(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
 }
+
+/// RocksDB's id of the default column family.
+pub(crate) const DEFAULT_ID: u32 = 0;
 
 /// RocksDB's object for an open engine.
 #[derive(Clone, Copy)]
@@ -148,5 +156,110 @@ impl Drop for BaseCf {
     fn drop(&mut self) {
         // SAFETY: `with_cf` owns it, and its engine is open.
         unsafe { sys::rocksdb_column_family_handle_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Whether a listener of this crate gets the events of an engine.
+pub(crate) fn is_listened_to(cf: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_is_listened_to(cf.inner()) }
+}
+
+/// Whether an engine follows one that writes.
+pub(crate) fn is_secondary(cf: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_is_secondary(cf.inner()) }
+}
+
+/// Begins to flush a column family's memtables, without waiting for a flush or a compaction. For an
+/// engine that writes.
+pub(crate) fn begin_flush(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    let error = unsafe { lsm_sieve_begin_flush(cf.inner()) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
+/// Returns the refusal of an engine that only reads. For no other engine.
+pub(crate) fn refusal_of_reader(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    let error = unsafe { lsm_sieve_refusal_of_reader(cf.inner()) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
+/// Makes a secondary that was just opened forget the column families that RocksDB freed during the
+/// open; its catch-up would read them. Returns how many.
+pub(crate) fn forget_freed_families(secondary: &Base) -> usize {
+    // SAFETY: the handle is live during the call, and so is its engine, which was opened as a
+    // secondary.
+    let forget = |cf: &BaseCf| unsafe { lsm_sieve_forget_freed_families(cf.inner()) };
+    secondary.with_cf(DEFAULT_ID, forget).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
+
+    use super::*;
+    use crate::binding::Engine;
+
+    const CHILD: &str = "LSM_SIEVE_SECONDARY_CHILD";
+
+    /// RocksDB alone reads freed memory there, and a stress run crashed on it. The test runs in a
+    /// process of its own, so that no other test decides which allocation reuses the freed memory.
+    #[test]
+    fn a_secondary_forgets_the_families_that_were_freed_while_it_opened() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "hooks::base::tests::child"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+    }
+
+    /// The child's half: does nothing unless started by the parent.
+    #[test]
+    fn child() {
+        const OTHER: &str = "other";
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let writer = Engine::open(&options, home.path().join("db")).unwrap();
+        let fill = |value: &str| {
+            writer.create_cf(OTHER, &options).unwrap();
+            let other = writer.cf_handle(OTHER).unwrap();
+            writer.put_cf(&other, "key", value).unwrap();
+            writer.flush_cf(&other).unwrap();
+        };
+        fill("of the first");
+        writer.drop_cf(OTHER).unwrap();
+        // The secondary's reads of these keys reuse the memory that its second open would get from
+        // the first, with the known allocators. With another allocator, none would be freed and
+        // forgotten.
+        for key in 0..50_u8 {
+            writer.put([key], "value").unwrap();
+            writer.flush().unwrap();
+        }
+        fill("of the second");
+
+        let (path, messages) = (home.path().join("db"), home.path().join("secondary"));
+        let names = [DEFAULT_COLUMN_FAMILY_NAME, OTHER];
+        let secondary = Engine::open_cf_as_secondary(&options, path, messages, names).unwrap();
+        let default = secondary.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let base = Base::of_raw(default.inner());
+        let forgotten = [(); 2].map(|()| forget_freed_families(&base));
+        assert_eq!(forgotten, [1, 0]);
+        secondary.try_catch_up_with_primary().unwrap();
+        let other = secondary.cf_handle(OTHER).unwrap();
+        let value = secondary.get_cf(&other, "key").unwrap();
+        assert_eq!(value.as_deref(), Some("of the second".as_bytes()));
     }
 }

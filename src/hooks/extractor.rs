@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use librocksdb_sys as sys;
 
-use super::AsOptions;
-use super::callbacks::bytes;
+use crate::hooks::options::AsOptions;
+use crate::hooks::raw::Slice;
 use lsm_sieve_front::prefix::{Extract, Prefix};
 
 unsafe extern "C" {
     fn lsm_sieve_extractor(
         options: *const sys::rocksdb_options_t,
         context: *mut c_void,
-        take: extern "C" fn(*mut c_void, *const u8, usize),
+        take: extern "C" fn(*mut c_void, Slice),
     ) -> *mut c_void;
     fn lsm_sieve_extractor_release(extractor: *mut c_void);
     fn lsm_sieve_prefix_length(extractor: *const c_void, key: *const u8, size: usize) -> usize;
@@ -33,11 +33,11 @@ pub(crate) fn extractor(options: &impl AsOptions) -> Option<Prefix> {
     Prefix::of_engine(&name, Arc::new(extractor))
 }
 
-extern "C" fn take_name(context: *mut c_void, name: *const u8, size: usize) {
+extern "C" fn take_name(context: *mut c_void, name: Slice) {
     // SAFETY: `extractor` passes its string, which nothing else touches during the call.
     let taken = unsafe { &mut *context.cast::<String>() };
     // SAFETY: the shim's name outlives this call.
-    let name = unsafe { bytes(name, size) };
+    let name = unsafe { name.bytes() };
     *taken = String::from_utf8_lossy(name).into_owned();
 }
 

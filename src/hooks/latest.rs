@@ -6,10 +6,8 @@ use std::path::Path;
 use librocksdb_sys as sys;
 use rocksdb::{AsRawPtr, Error, Options};
 
-use super::callbacks::{bytes, guarded};
-use super::transactions::error;
-
-type Each = extern "C" fn(*mut c_void, *const u8, usize) -> *mut sys::rocksdb_options_t;
+use crate::hooks::abi::EachCf;
+use crate::hooks::raw::{Slice, error, guarded};
 
 unsafe extern "C" {
     fn lsm_sieve_latest_options(
@@ -17,7 +15,7 @@ unsafe extern "C" {
         path: *const u8,
         path_size: usize,
         context: *mut c_void,
-        each: Each,
+        each: EachCf,
     ) -> *mut c_char;
 }
 
@@ -41,21 +39,18 @@ pub(crate) fn latest_options(
 }
 
 /// The options to be filled in for the column family with this name; null if there are none.
-extern "C" fn each_family(
-    context: *mut c_void,
-    name: *const u8,
-    size: usize,
-) -> *mut sys::rocksdb_options_t {
+extern "C" fn each_family(context: *mut c_void, name: Slice) -> *mut sys::rocksdb_options_t {
     // SAFETY: `latest_options` passes its vector, which only this call touches now.
     let cfs = unsafe { &mut *context.cast::<Vec<(String, Options)>>() };
     // SAFETY: the shim's name lives through the call.
-    let name = unsafe { bytes(name, size) };
-    guarded(std::ptr::null_mut(), || {
+    let name = unsafe { name.bytes() };
+    let fill = || {
         let (name, options) = (String::from_utf8_lossy(name), Options::default());
         // SAFETY: the pointer is used before the next call, and until then the vector keeps the
         // options.
         let raw = unsafe { options.as_raw_ptr() };
         cfs.push((name.into_owned(), options));
         raw
-    })
+    };
+    guarded(fill, std::ptr::null_mut)
 }

@@ -6,11 +6,11 @@ use std::ptr::{self, NonNull};
 use librocksdb_sys as sys;
 use rocksdb::{AsRawPtr as _, Error, Options};
 
-use super::base::Base;
-use super::handle::{Handle, JustOpened};
-use super::sieve::Sieve;
-use super::transactions::error;
 use crate::error::OpenError;
+use crate::hooks::base::Base;
+use crate::hooks::handle::{Handle, JustOpened};
+use crate::hooks::raw::error;
+use crate::hooks::sieve::Sieve;
 
 unsafe extern "C" {
     fn lsm_sieve_copy_options(to: *mut sys::rocksdb_options_t, from: *const sys::rocksdb_options_t);

@@ -15,8 +15,9 @@ use rocksdb::{
     Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
-use super::{Handle, take_text};
 use crate::binding::Engine;
+use crate::hooks::handle::Handle;
+use crate::hooks::raw::error;
 
 unsafe extern "C" {
     fn lsm_sieve_transactions(
@@ -217,18 +218,6 @@ unsafe fn owned<'db>(begun: *mut sys::rocksdb_transaction_t) -> EngineTransactio
     unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'db>>(begun) }
 }
 
-/// The error that RocksDB or the shim returned, if any.
-pub(super) fn error(text: *mut c_char) -> Result<(), Error> {
-    take_text(text).map_or(Ok(()), |message| Err(error_of(message)))
-}
-
-/// An error that `rocksdb` would make of this text, but has no constructor for.
-pub(crate) fn error_of(message: String) -> Error {
-    const { assert!(size_of::<String>() == size_of::<Error>()) };
-    // SAFETY: `message: String` is its one field, which takes all of its bytes.
-    unsafe { mem::transmute::<String, Error>(message) }
-}
-
 /// Whether a transaction itself wrote to a key; in the default column family if none is given.
 pub(crate) fn has_written(
     transaction: &EngineTransaction<'_>,
@@ -271,15 +260,5 @@ mod tests {
             let sync = unsafe { sys::rocksdb_writeoptions_get_sync(raw(&writing)) };
             assert_eq!(sync != 0, on);
         }
-    }
-
-    /// `rocksdb` reads the text, and frees it.
-    #[test]
-    fn a_text_becomes_an_error_of_its_kind() {
-        let text = "Operation timed out: waiting for a lock";
-        let error = error_of(text.to_owned());
-        assert_eq!(error.kind(), rocksdb::ErrorKind::TimedOut);
-        assert_eq!(error.clone().into_string(), text);
-        drop(error);
     }
 }

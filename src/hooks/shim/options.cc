@@ -26,6 +26,11 @@ bool HasName(const Customizable* object, std::initializer_list<const char*> name
   return false;
 }
 
+bool MayMempurge(const Options& options) {
+  FAULT(MempurgeAccepted, return false);
+  return options.experimental_mempurge_threshold > 0.0;
+}
+
 // Why these options are not supported; empty if they are. An allow-list.
 std::string Refusal(const Options& options) {
   const Comparator* comparator = options.comparator;
@@ -51,9 +56,7 @@ std::string Refusal(const Options& options) {
   if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
     return "allow_ingest_behind is not supported; switch it off";
   }
-  bool mempurge = options.experimental_mempurge_threshold > 0.0;
-  FAULT(MempurgeAccepted, mempurge = false);
-  if (mempurge) {
+  if (MayMempurge(options)) {
     return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
            "that were overwritten; leave it at 0";
   }
@@ -99,9 +102,7 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
 // the environment. Those of its column families go into the objects that `each` returns, with the
 // block cache that was in `options`. Returns an error to free, or null.
 char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, size_t path_size,
-                               void* context,
-                               rocksdb_options_t* (*each)(void* context, const char* name,
-                                                          size_t size)) noexcept {
+                               void* context, EachCf each) noexcept {
   Env* const env = options->rep.env;
   const auto* table = options->rep.table_factory->GetOptions<BlockBasedTableOptions>();
   std::shared_ptr<Cache> cache = table == nullptr ? nullptr : table->block_cache;
@@ -117,7 +118,7 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   database.env = env;
   options->rep = Options(database, ColumnFamilyOptions());
   for (const ColumnFamilyDescriptor& cf : cfs) {
-    rocksdb_options_t* const filled = each(context, cf.name.data(), cf.name.size());
+    rocksdb_options_t* const filled = each(context, cf.name);
     if (filled == nullptr) return CopyString("the options of a column family could not be taken");
     FAULT(CfOptionsNotLoaded, continue);
     filled->rep = Options(DBOptions(), cf.options);
@@ -161,11 +162,10 @@ bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
 
 // The prefix extractor of a column family, to be released, and its name; null if it has none.
 void* lsm_sieve_extractor(const rocksdb_options_t* options, void* context,
-                          void (*take)(void* context, const char* name, size_t size)) noexcept {
+                          Take take) noexcept {
   const Extractor& extractor = options->rep.prefix_extractor;
   if (extractor == nullptr) return nullptr;
-  const std::string name = extractor->AsString();
-  take(context, name.data(), name.size());
+  take(context, extractor->AsString());
   return new Extractor(extractor);
 }
 
@@ -189,8 +189,8 @@ bool lsm_sieve_is_prefix_of_all(const void* extractor, const char* prefix, size_
 }
 
 // Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.
-bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
-                       const lsm_sieve_hooks* hooks) noexcept {
+bool lsm_sieve_install(rocksdb_options_t* options, rust::CfFilter* cf_filter,
+                       const Hooks* hooks) noexcept {
   const auto shared = std::make_shared<const CfFilter>(cf_filter, hooks);
   Options& rep = options->rep;
   rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);
