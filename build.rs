@@ -1,5 +1,5 @@
 //! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds, and writes
-//! the Rust types of what crosses between the two.
+//! the Rust declarations of what crosses between the two.
 
 #[path = "src/hooks/shim/build.rs"]
 mod shim;
@@ -25,6 +25,10 @@ fn main() {
     let sources = sources.map(|source| folder.join(source));
     let headers = ["abi.h", "shim.h", "sieve.h"].map(|header| folder.join(header));
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
-    generate::write(&headers[0], &std::path::Path::new(&out).join("abi.rs"));
+    generate::write(
+        &headers[0],
+        &sources,
+        &std::path::Path::new(&out).join("abi.rs"),
+    );
     shim::compile("lsm_sieve_shim", &sources, &headers);
 }

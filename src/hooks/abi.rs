@@ -1,162 +1,69 @@
-//! What crosses between C++ and Rust: the types that `shim/abi.h` declares, and how the parameters of
-//! a hook are made of them.
+//! What crosses between C++ and Rust: the types of `shim/abi.h`, the shim's functions, bytes, and
+//! texts to free; and the guard against panics.
 
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
 
-use librocksdb_sys::rocksdb_options_t;
+use librocksdb_sys::{
+    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_t, rocksdb_options_t,
+    rocksdb_t, rocksdb_transaction_t, rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
+};
+use rocksdb::Error;
 
-use crate::hash::KeyHash;
-use crate::hooks::listener::Listener;
-use crate::hooks::raw::Slice;
-use crate::hooks::sieve::Sieve;
-use lsm_sieve_front::cf_filter::CfFilter;
-use lsm_sieve_front::intake;
-use lsm_sieve_front::segment::Segment;
-use lsm_sieve_front::segment_filter_build::{self, SegmentFilterBuild};
-
-use crate::format::PrefixId;
+#[cfg(test)]
+pub(super) mod panics;
 
 include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 
-/// What a hook takes, and what C++ passes for it.
-pub(super) trait Parameter {
-    type C;
+/// RocksDB's `Slice`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Slice {
+    start: *const u8,
+    size: usize,
+}
+
+impl Slice {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let (start, size) = (bytes.as_ptr(), bytes.len());
+        Self { start, size }
+    }
+
+    /// Some bytes that begin nowhere.
+    #[cfg(test)]
+    pub(super) fn unreadable() -> Self {
+        let start = std::ptr::null();
+        Self { start, size: 3 }
+    }
 
     /// # Safety
-    /// C++ passed it, as `abi.h` promises, in the call in which the parameter is used.
-    unsafe fn of(passed: Self::C) -> Self;
-}
-
-impl<T> Parameter for &T {
-    type C = *mut T;
-
-    unsafe fn of(passed: *mut T) -> Self {
-        debug_assert!(!passed.is_null());
-        // SAFETY: C++ holds a reference on it, or nobody else uses it.
-        unsafe { &*passed }
+    /// The slice is empty, or its bytes are readable and stay unchanged for `'a`.
+    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: promised by the caller.
+        unsafe { array(self.start, self.size) }
     }
 }
 
-impl<T> Parameter for &mut T {
-    type C = *mut T;
-
-    unsafe fn of(passed: *mut T) -> Self {
-        debug_assert!(!passed.is_null());
-        // SAFETY: one thread at a time has it.
-        unsafe { &mut *passed }
+/// # Safety
+/// `count` is 0, or `start` points to that many readable elements that stay unchanged for `'a`.
+pub(super) unsafe fn array<'a, T>(start: *const T, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
     }
+    debug_assert!(!start.is_null());
+    // SAFETY: promised by the caller.
+    unsafe { slice::from_raw_parts(start, count) }
 }
 
-impl<T> Parameter for Option<&T> {
-    type C = *mut T;
-
-    unsafe fn of(passed: *mut T) -> Self {
-        // SAFETY: null, or C++ holds a reference on it.
-        unsafe { passed.as_ref() }
-    }
-}
-
-/// A reference that C++ gives up.
-impl<T> Parameter for Arc<T> {
-    type C = *mut T;
-
-    unsafe fn of(passed: *mut T) -> Self {
-        // SAFETY: it came out of `Arc::into_raw`, and C++ uses it no more.
-        unsafe { Self::from_raw(passed) }
-    }
-}
-
-impl<T> Parameter for Option<Arc<T>> {
-    type C = *mut T;
-
-    unsafe fn of(passed: *mut T) -> Self {
-        // SAFETY: null, or as above.
-        (!passed.is_null()).then(|| unsafe { Arc::from_raw(passed) })
-    }
-}
-
-/// An object that C++ gives up.
-impl<T> Parameter for Box<T> {
-    type C = *mut T;
-
-    unsafe fn of(passed: *mut T) -> Self {
-        // SAFETY: it came out of `Box::into_raw`, and C++ uses it no more.
-        unsafe { Self::from_raw(passed) }
-    }
-}
-
-impl Parameter for &[u8] {
-    type C = Slice;
-
-    unsafe fn of(passed: Slice) -> Self {
-        // SAFETY: its bytes outlive the call.
-        unsafe { passed.bytes() }
-    }
-}
-
-impl<T> Parameter for *const T {
-    type C = Self;
-
-    unsafe fn of(passed: Self) -> Self {
-        passed
-    }
-}
-
-impl<T> Parameter for *mut T {
-    type C = Self;
-
-    unsafe fn of(passed: Self) -> Self {
-        passed
-    }
-}
-
-macro_rules! passed_as_they_are {
-    ($($type:ty),* $(,)?) => { $(
-        impl Parameter for $type {
-            type C = Self;
-
-            unsafe fn of(passed: Self) -> Self {
-                passed
-            }
-        }
-    )* };
-}
-
-passed_as_they_are!(bool, u32, u64, usize, Span);
-passed_as_they_are!(TakeExtractor, Read, ReadMany, Run, Take, CreateCfs, DropCfs);
-
-impl Parameter for segment_filter_build::TableOrigin {
-    type C = TableOrigin;
-
-    unsafe fn of(passed: TableOrigin) -> Self {
-        match passed {
-            TableOrigin::Unknown => Self::Unknown,
-            TableOrigin::Memtables => Self::Memtables,
-            TableOrigin::Tables => Self::Tables,
-        }
-    }
-}
-
-const NO_SIDE: u64 = u64::MAX;
-
-impl From<intake::Insertion> for Insertion {
-    fn from(insertion: intake::Insertion) -> Self {
-        let (hash, side) = insertion.into_parts();
-        Self {
-            hash: hash.get(),
-            side: side.map_or(NO_SIDE, |side| side as u64),
-        }
-    }
-}
-
-impl Parameter for intake::Insertion {
-    type C = Insertion;
-
-    unsafe fn of(passed: Insertion) -> Self {
-        let side = (passed.side != NO_SIDE).then_some(passed.side as usize);
-        Self::from_parts(KeyHash::new(passed.hash), side)
-    }
+/// Runs what C++ has called; if it panics, returns what `otherwise` returns.
+pub(super) fn guarded<R>(hook: impl FnOnce() -> R, otherwise: impl FnOnce() -> R) -> R {
+    let hook = || {
+        #[cfg(test)]
+        panics::begin_hook();
+        hook()
+    };
+    catch_unwind(AssertUnwindSafe(hook)).unwrap_or_else(|_| otherwise())
 }
 
 impl Found {
@@ -167,5 +74,45 @@ impl Found {
             Self::Nothing => Ok(None),
             Self::Error => Err(()),
         }
+    }
+}
+
+pub(super) fn take_text(text: *mut c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the shim returns null or a C string that it allocated.
+    let owned = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
+    // SAFETY: allocated by the shim and not used after this.
+    unsafe { lsm_sieve_free(text) };
+    Some(owned)
+}
+
+/// The error that RocksDB or the shim returned, if any.
+pub(super) fn error(text: *mut c_char) -> Result<(), Error> {
+    take_text(text).map_or(Ok(()), |message| Err(error_of(message)))
+}
+
+/// An error that `rocksdb` would make of this text, but has no constructor for.
+pub(crate) fn error_of(message: String) -> Error {
+    const { assert!(size_of::<String>() == size_of::<Error>()) };
+    // SAFETY: `message: String` is its one field, which takes all of its bytes.
+    unsafe { std::mem::transmute::<String, Error>(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `rocksdb` reads the text, and frees it.
+    #[test]
+    fn a_text_becomes_an_error_of_its_kind() {
+        let text = "Operation timed out: waiting for a lock";
+        let error = error_of(text.to_owned());
+        assert_eq!(error.kind(), rocksdb::ErrorKind::TimedOut);
+        assert_eq!(error.clone().into_string(), text);
+        drop(error);
     }
 }

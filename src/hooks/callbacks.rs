@@ -12,12 +12,12 @@ use librocksdb_sys::rocksdb_options_t;
 use crate::fault::fault;
 use crate::format::PrefixId;
 use crate::hash::KeyHash;
-use crate::hooks::abi::{self, CreateCfs, DropCfs, Hooks, Parameter, Read, ReadMany, Run, Take};
-use crate::hooks::abi::{Found, TakeExtractor};
+use crate::hooks::abi::{self, CreateCfs, DropCfs, Found, Hooks, Read, ReadMany, Run, Slice};
+use crate::hooks::abi::{Take, TakeExtractor, array, guarded};
 use crate::hooks::install::put_hooks;
 use crate::hooks::listener::Listener;
 use crate::hooks::options::CfOptions;
-use crate::hooks::raw::{Slice, array, guarded};
+use crate::hooks::parameters::Parameter;
 use crate::hooks::seams;
 use crate::hooks::sieve::Sieve;
 use lsm_sieve_front::audit::Distrust as _;
@@ -79,9 +79,9 @@ hooks! {
         cf_filter: &CfFilter,
         origin: TableOrigin,
         is_in_last_level: bool,
-    ) -> *mut SegmentFilterBuild {
+    ) -> *mut abi::SegmentFilterBuild {
         let table = cf_filter.begin_table(origin, is_in_last_level);
-        table.map_or(ptr::null_mut(), |table| Box::into_raw(Box::new(table)))
+        table.map_or(ptr::null_mut(), |table| Box::into_raw(Box::new(table)).cast())
     } else {
         ptr::null_mut()
     }
@@ -128,8 +128,8 @@ hooks! {
         id: *const u8,
         name: &[u8],
         version: u32,
-        extractor: *mut *mut PrefixId,
-    ) -> *mut Segment {
+        extractor: *mut *mut abi::PrefixId,
+    ) -> *mut abi::Segment {
         // SAFETY: the shim passes 16 readable bytes.
         let id = SegmentId::from_bytes(unsafe { id.cast::<[u8; 16]>().read() });
         let Some(opened) = extractor_of_segment(cf_filter, name, version) else {
@@ -138,9 +138,9 @@ hooks! {
         let segment = cf_filter.open_segment(id);
         if let Some(opened) = opened {
             // SAFETY: the shim passes a writable pointer.
-            unsafe { extractor.write(Arc::into_raw(opened).cast_mut()) };
+            unsafe { extractor.write(Arc::into_raw(opened).cast_mut().cast()) };
         }
-        Arc::into_raw(segment).cast_mut()
+        Arc::into_raw(segment).cast_mut().cast()
     } else {
         ptr::null_mut()
     }
@@ -376,7 +376,7 @@ mod tests {
     use crate::filter::Chain;
     use crate::format::Source;
     use crate::hash::{HashId, KeyHasher, Seed};
-    use crate::hooks::raw::panics::with_a_panic;
+    use crate::hooks::abi::panics::with_a_panic;
     use crate::math::Rate;
     use crate::{SieveDb, SieveOptions};
     use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentBuilder};
@@ -588,7 +588,7 @@ mod tests {
         let nothing = Chain::new(hasher.imprint(), Vec::new());
         let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::RawKeys);
         segment.set_filter(filter, true);
-        let segment = Arc::into_raw(segment).cast_mut();
+        let segment = Arc::into_raw(segment).cast_mut().cast();
         let ask = |keys: [Slice; KEYS]| {
             let mut answers = [true; KEYS];
             let room = answers.as_mut_ptr();
@@ -614,7 +614,7 @@ mod tests {
             let builder = SegmentBuilder::new(id, cf_filter.hasher(), crate::Rate::ONE_PERCENT);
             let wakeup = db.shared_wakeup();
             let build = SegmentFilterBuild::new(registry.clone(), wakeup, builder, None);
-            (id, Box::into_raw(Box::new(build)))
+            (id, Box::into_raw(Box::new(build)).cast())
         };
         let fill = |table| {
             for key in [b"one", b"two", b"six"] {

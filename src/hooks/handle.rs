@@ -5,7 +5,6 @@
 //! column family's handle names as well.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -17,25 +16,11 @@ use rocksdb::{
 
 use crate::error::OpenError;
 use crate::fault::fault;
-use crate::hooks::abi::Hooks;
+use crate::hooks::abi;
 use crate::hooks::base::Base;
 use crate::hooks::callbacks::HOOKS;
 use crate::hooks::proof;
 use crate::hooks::sieve::Sieve;
-
-unsafe extern "C" {
-    fn lsm_sieve_find_handle(
-        object: *const c_void,
-        size: usize,
-        cf: *mut sys::rocksdb_column_family_handle_t,
-    ) -> *mut sys::rocksdb_t;
-    fn lsm_sieve_filter_handle(
-        handle: *mut sys::rocksdb_t,
-        reads_only: bool,
-        sieve: *const c_void,
-        hooks: *const Hooks,
-    );
-}
 
 /// A database that was just opened, and that nobody else uses yet.
 pub(crate) trait JustOpened {
@@ -89,15 +74,17 @@ impl Handle {
     /// If it does not.
     pub(crate) fn filter(&self, db: &impl JustOpened, sieve: Arc<Sieve>) -> Result<(), OpenError> {
         let reads_only = sieve.options.is_reader();
-        let sieve: *const c_void = Arc::into_raw(sieve).cast();
+        let sieve: *mut abi::Sieve = Arc::into_raw(sieve).cast_mut().cast();
         fault!(HandleNotFiltered, {
             // SAFETY: just turned raw.
-            drop(unsafe { Arc::from_raw(sieve.cast::<Sieve>()) });
+            drop(unsafe { Arc::from_raw(sieve.cast_const().cast::<Sieve>()) });
             return passes_by(db);
         });
         // SAFETY: the handle is live, and no other thread has the database yet. The reference
         // moves to the shim, which releases it through `sieve_release`.
-        unsafe { lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS) };
+        unsafe {
+            abi::lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS)
+        };
         passes_by(db)
     }
 }
@@ -109,7 +96,7 @@ fn find_in<D>(
 ) -> Option<NonNull<sys::rocksdb_t>> {
     let start = (&raw const *object).cast();
     // SAFETY: the object has that size and lives during the call, and so does the column family.
-    NonNull::new(unsafe { lsm_sieve_find_handle(start, size_of::<D>(), cf) })
+    NonNull::new(unsafe { abi::lsm_sieve_find_handle(start, size_of::<D>(), cf) })
 }
 
 /// Calls `act` with a handle of the default column family, in either of the thread modes.

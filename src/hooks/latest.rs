@@ -1,23 +1,12 @@
 //! The options that a database was last opened with, as RocksDB stored them.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::path::Path;
 
 use librocksdb_sys as sys;
 use rocksdb::{AsRawPtr, Error, Options};
 
-use crate::hooks::abi::EachCf;
-use crate::hooks::raw::{Slice, error, guarded};
-
-unsafe extern "C" {
-    fn lsm_sieve_latest_options(
-        options: *mut sys::rocksdb_options_t,
-        path: *const u8,
-        path_size: usize,
-        context: *mut c_void,
-        each: EachCf,
-    ) -> *mut c_char;
-}
+use crate::hooks::abi::{self, Slice, error, guarded};
 
 /// Replaces `options` by those of the database at this path, except for the environment. Returns
 /// those of its column families, which share the block cache that was in `options`.
@@ -30,10 +19,10 @@ pub(crate) fn latest_options(
     let context = (&raw mut cfs).cast();
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: the options are live and exclusively ours, and the path has that length;
+    // SAFETY: the options are live and exclusively ours;
     // `each_family` gets the vector that it expects, which nothing else touches during the call.
     let failure =
-        unsafe { lsm_sieve_latest_options(raw, path.as_ptr(), path.len(), context, each_family) };
+        unsafe { abi::lsm_sieve_latest_options(raw, Slice::of(path), context, each_family) };
     error(failure)?;
     Ok(cfs)
 }

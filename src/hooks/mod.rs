@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `raw` | what C++ passes: bytes and texts; the guard against panics |
+//! | `abi` | what crosses between C++ and Rust; the guard against panics |
 //! | `options` | RocksDB's options: which are refused, and those that the filters need set |
 //! | `base` | the engine past its filters |
 //! | `cf_handle` | handles of column families |
@@ -15,9 +15,9 @@
 //! | `listener` | flush, compaction and ingestion events |
 //! | `seams` | fault points that replace a whole step |
 //! | `sieve` | the Rust side of a database's handle |
-//! | `abi` | the types that C++ and Rust share |
 //! | `latest` | the options that a database was last opened with |
 //! | `tables` | the live SSTs, and the raw keys of one |
+//! | `parameters` | what the hooks take, made of what C++ passes |
 //! | `install` | puts the hooks into RocksDB's options |
 //! | `callbacks` | the functions that RocksDB calls |
 //! | `handle` | the handle of a database: found, filtered, and proved to be |
@@ -40,8 +40,8 @@ mod install;
 mod latest;
 pub(crate) mod listener;
 mod options;
+mod parameters;
 mod proof;
-mod raw;
 mod raw_db;
 mod seams;
 pub(crate) mod self_check;
@@ -49,6 +49,7 @@ pub(crate) mod sieve;
 mod tables;
 mod transactions;
 
+pub(crate) use self::abi::error_of;
 pub(crate) use self::base::{Base, BaseCf, DEFAULT_ID, begin_flush, contains_prefix};
 pub(crate) use self::base::{forget_freed_families, is_listened_to, is_secondary};
 pub(crate) use self::callbacks::HOOKS;
@@ -64,7 +65,6 @@ pub use self::options::drops_entries;
 pub(crate) use self::options::{allow_two_phases, open_ssts_first, publishes_first};
 pub(crate) use self::options::{refusal, transactions_refusal};
 pub(crate) use self::proof::past_filters;
-pub(crate) use self::raw::error_of;
 pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, memtable_keys, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, has_written, watch, write};

@@ -1,25 +1,12 @@
 //! RocksDB's options: which are refused, and those that the filters need set.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::marker::PhantomData;
 
 use librocksdb_sys as sys;
 use rocksdb::{AsRawPtr, Options};
 
-use crate::hooks::raw::take_text;
-
-unsafe extern "C" {
-    fn lsm_sieve_layout_matches(
-        options: *const sys::rocksdb_options_t,
-        write_buffer_size: usize,
-        num_levels: c_int,
-        max_background_jobs: c_int,
-    ) -> bool;
-    fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
-    fn lsm_sieve_transactions_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
-    fn lsm_sieve_drops_entries(options: *const sys::rocksdb_options_t) -> bool;
-    fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
-}
+use crate::hooks::abi::{self, take_text};
 
 /// A pointer to RocksDB's options.
 pub(crate) type RawOptions = *mut sys::rocksdb_options_t;
@@ -75,19 +62,19 @@ fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> 
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
+    unsafe { abi::lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
 }
 
 /// Why these options are not supported; `None` if they are.
 pub(crate) fn refusal(options: &impl AsOptions) -> Option<String> {
     // SAFETY: the options are live, and only read.
-    take_text(unsafe { lsm_sieve_refusal(options.raw()) })
+    take_text(unsafe { abi::lsm_sieve_refusal(options.raw()) })
 }
 
 /// Why transactions are not supported with these options; `None` if they are.
 pub(crate) fn transactions_refusal(options: &impl AsOptions) -> Option<String> {
     // SAFETY: the options are live, and only read.
-    take_text(unsafe { lsm_sieve_transactions_refusal(options.raw()) })
+    take_text(unsafe { abi::lsm_sieve_transactions_refusal(options.raw()) })
 }
 
 /// Whether a compaction may drop or change entries by a compaction filter, or whole SSTs may
@@ -96,7 +83,7 @@ pub fn drops_entries(options: &Options) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_drops_entries(raw) }
+    unsafe { abi::lsm_sieve_drops_entries(raw) }
 }
 
 /// Whether these database options make a write visible before its memtable has taken it.
@@ -104,7 +91,7 @@ pub(crate) fn publishes_first(options: &Options) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_publishes_first(raw) }
+    unsafe { abi::lsm_sieve_publishes_first(raw) }
 }
 
 /// Makes a column family keep flushed memtables, in which commits check for conflicts: as many as

@@ -2,9 +2,7 @@
 
 use std::cell::Cell;
 
-unsafe extern "C" {
-    fn lsm_sieve_exact_read(begins: bool);
-}
+use crate::hooks::abi;
 
 thread_local! {
     /// Whether the next read through the handle is answered as absent; it then takes this back.
@@ -32,11 +30,11 @@ pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
     impl Drop for Ends {
         fn drop(&mut self) {
             // SAFETY: of the read that began on this thread.
-            unsafe { lsm_sieve_exact_read(false) }
+            unsafe { abi::lsm_sieve_exact_read(false) }
         }
     }
     // SAFETY: it ends on this thread.
-    unsafe { lsm_sieve_exact_read(true) };
+    unsafe { abi::lsm_sieve_exact_read(true) };
     let _ends = Ends;
     read()
 }

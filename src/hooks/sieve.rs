@@ -11,11 +11,11 @@ use rocksdb::Error;
 
 use crate::error::OpenError;
 use crate::fault::fault;
+use crate::hooks::abi::error_of;
 use crate::hooks::base::{Base, DEFAULT_ID, refusal_of_reader};
 use crate::hooks::extractor::extractor;
 use crate::hooks::options::{AsOptions, CfOptions, keep_history, transactions_refusal};
 use crate::hooks::proof;
-use crate::hooks::raw::error_of;
 use crate::hooks::seams;
 use crate::math::Bits;
 use crate::options::SieveOptions;

@@ -1,36 +1,14 @@
 //! The live SSTs as RocksDB describes them, and the raw keys of one, and of the memtables.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
-use librocksdb_sys as sys;
 use rocksdb::AsColumnFamilyRef;
 
-use crate::hooks::abi::{EachKey, EachTable, Table};
-use crate::hooks::raw::{Slice, guarded, take_text};
 use lsm_sieve_front::engine::LiveSegment;
 use lsm_sieve_front::key_range::KeyRange;
 use lsm_sieve_front::segment::SegmentId;
 
-unsafe extern "C" {
-    fn lsm_sieve_live_tables(
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        of_readers: bool,
-        context: *mut c_void,
-        each: EachTable,
-    ) -> *mut c_char;
-    fn lsm_sieve_memtable_keys(
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        context: *mut c_void,
-        each: EachKey,
-    ) -> *mut c_char;
-    fn lsm_sieve_raw_keys(
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        path: *const u8,
-        path_size: usize,
-        context: *mut c_void,
-        each: EachKey,
-    ) -> *mut c_char;
-}
+use crate::hooks::abi::{self, Slice, Table, guarded, take_text};
 
 /// All live SSTs of a column family, from its newest version, which readers are about to use.
 /// Levels and ranges are read a little later.
@@ -48,7 +26,7 @@ fn listed(cf: &impl AsColumnFamilyRef, of_readers: bool) -> Result<Vec<LiveSegme
     let context = (&raw mut tables).cast();
     // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
     // nothing else touches during the call.
-    let error = unsafe { lsm_sieve_live_tables(cf.inner(), of_readers, context, each_table) };
+    let error = unsafe { abi::lsm_sieve_live_tables(cf.inner(), of_readers, context, each_table) };
     take_text(error).map_or(Ok(tables), Err)
 }
 
@@ -62,10 +40,8 @@ pub(crate) fn raw_keys(
     let context = (&raw mut each).cast();
     // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
     // nothing else touches during the call.
-    let error = unsafe {
-        let file = &table.file;
-        lsm_sieve_raw_keys(cf.inner(), file.as_ptr(), file.len(), context, each_key)
-    };
+    let error =
+        unsafe { abi::lsm_sieve_raw_keys(cf.inner(), Slice::of(&table.file), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
 }
 
@@ -78,7 +54,7 @@ pub(crate) fn memtable_keys(
     let context = (&raw mut each).cast();
     // SAFETY: the handle is live while borrowed, and so is its engine; `each_key` gets the visitor it
     // expects, which nothing else touches during the call.
-    let error = unsafe { lsm_sieve_memtable_keys(cf.inner(), context, each_key) };
+    let error = unsafe { abi::lsm_sieve_memtable_keys(cf.inner(), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
 }
 

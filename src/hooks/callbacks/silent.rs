@@ -4,13 +4,9 @@
 use std::cell::RefCell;
 use std::ptr;
 
-use crate::format::PrefixId;
-use crate::hooks::abi::{Hooks, Insertion, TableOrigin};
+use crate::hooks::abi::{CfFilter, Hooks, Insertion, PrefixId, Segment, SegmentFilterBuild};
+use crate::hooks::abi::{Slice, TableOrigin};
 use crate::hooks::callbacks::HOOKS;
-use crate::hooks::raw::Slice;
-use lsm_sieve_front::cf_filter::CfFilter;
-use lsm_sieve_front::segment::Segment;
-use lsm_sieve_front::segment_filter_build::SegmentFilterBuild;
 
 /// For each event: its name, hooks of which one does not report it, and what the self-check then
 /// finds missing.

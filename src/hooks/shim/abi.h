@@ -1,6 +1,6 @@
 // What crosses between C++ and Rust: the functions of the Rust side that C++ calls, and the layouts
-// and values of both. The build writes the Rust types from this file (generate.rs), so a Rust
-// function that does not fit does not compile.
+// and values of both. The build writes the Rust types from this file, and the Rust declarations of the
+// shim's own functions from where they are defined (generate.rs). What does not fit does not compile.
 //
 // The Rust functions never unwind. What a pointer or a `Slice` points to is live and unchanged
 // during the call, and an object is released once, when nobody uses it any more.
@@ -22,6 +22,8 @@ using ROCKSDB_NAMESPACE::Slice;
 static_assert(std::is_trivially_copyable_v<Slice> &&
               sizeof(Slice) == sizeof(const char*) + sizeof(size_t));
 
+// ---- generate.rs reads from here on
+
 // Objects of the Rust side.
 namespace rust {
 struct CfFilter;            // the filters of one column family
@@ -31,8 +33,6 @@ struct PrefixId;            // the extractor of its prefixes
 struct Listener;            // receives the events of a whole database
 struct Sieve;               // answers the reads of a database's handle
 }  // namespace rust
-
-// ---- generate.rs reads from here on
 
 // What the keys of an SST come from.
 enum class TableOrigin : uint8_t { kUnknown, kMemtables, kTables };

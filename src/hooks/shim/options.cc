@@ -101,8 +101,8 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
 // Reads the options that the database at this path was last opened with into `options`, except for
 // the environment. Those of its column families go into the objects that `each` returns, with the
 // block cache that was in `options`. Returns an error to free, or null.
-char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, size_t path_size,
-                               void* context, EachCf each) noexcept {
+char* lsm_sieve_latest_options(rocksdb_options_t* options, Slice path, void* context,
+                               EachCf each) noexcept {
   Env* const env = options->rep.env;
   const auto* table = options->rep.table_factory->GetOptions<BlockBasedTableOptions>();
   std::shared_ptr<Cache> cache = table == nullptr ? nullptr : table->block_cache;
@@ -112,7 +112,7 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   config.env = env;
   DBOptions database;
   std::vector<ColumnFamilyDescriptor> cfs;
-  const Status status = LoadLatestOptions(config, std::string(path, path_size), &database,
+  const Status status = LoadLatestOptions(config, path.ToString(), &database,
                                           &cfs, cache == nullptr ? nullptr : &cache);
   if (!status.ok()) return ErrorOf(status);
   database.env = env;
@@ -174,18 +174,17 @@ void lsm_sieve_extractor_release(void* extractor) noexcept {
 }
 
 // The length of a key's prefix; SIZE_MAX if it has none, or if the prefix is not how the key begins.
-size_t lsm_sieve_prefix_length(const void* extractor, const char* key, size_t size) noexcept {
-  const Slice whole(key, size);
+size_t lsm_sieve_prefix_length(const void* extractor, Slice key) noexcept {
   const SliceTransform& transform = ExtractorOf(extractor);
-  if (!transform.InDomain(whole)) return SIZE_MAX;
-  const Slice prefix = transform.Transform(whole);
+  if (!transform.InDomain(key)) return SIZE_MAX;
+  const Slice prefix = transform.Transform(key);
   FAULT(AnyPartIsPrefix, return prefix.size());
-  return whole.starts_with(prefix) ? prefix.size() : SIZE_MAX;
+  return key.starts_with(prefix) ? prefix.size() : SIZE_MAX;
 }
 
 // Whether it gives this prefix to each key that starts with it.
-bool lsm_sieve_is_prefix_of_all(const void* extractor, const char* prefix, size_t size) noexcept {
-  return ExtractorOf(extractor).SameResultWhenAppended(Slice(prefix, size));
+bool lsm_sieve_is_prefix_of_all(const void* extractor, Slice prefix) noexcept {
+  return ExtractorOf(extractor).SameResultWhenAppended(prefix);
 }
 
 // Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.

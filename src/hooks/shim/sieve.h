@@ -166,9 +166,16 @@ class Sieve {
   // Runs `act` exactly once.
   template <typename Act>
   Status External(uint32_t cf, const Act& act) const {
-    return Once(act, [&](void* context, Run run) {
-      hooks_->sieve_external_writes(raw_, cf, context, run);
+    struct Call {
+      const Act& act;
+      std::optional<Status> status;
+    };
+    Call call{act, std::nullopt};
+    hooks_->sieve_external_writes(raw_, cf, &call, [](void* context) noexcept {
+      auto* call = static_cast<Call*>(context);
+      call->status = call->act();
     });
+    return call.status ? *std::move(call.status) : act();
   }
 
   // `create` gets these column families with hooks in their options, and sets their ids. `locks`
@@ -231,21 +238,6 @@ class Sieve {
  private:
   static bool IsDropped(ColumnFamilyHandle* cf) {
     return static_cast_with_check<ColumnFamilyHandleImpl>(cf)->cfd()->IsDropped();
-  }
-
-  // Runs `act` by `hook`, or after it if that has not.
-  template <typename Act, typename Hook>
-  static Status Once(const Act& act, const Hook& hook) {
-    struct Call {
-      const Act& act;
-      std::optional<Status> status;
-    };
-    Call call{act, std::nullopt};
-    hook(&call, [](void* context) noexcept {
-      auto* call = static_cast<Call*>(context);
-      call->status = call->act();
-    });
-    return call.status ? *std::move(call.status) : act();
   }
 
   rust::Sieve* const raw_;

@@ -111,10 +111,10 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
 
 // Calls `each` for every raw entry of one SST file, including old versions, merge operands and
 // tombstones (`deletion`). `each` returns false to stop. Returns an error to free, or null.
-char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, size_t path_size,
-                         void* context, EachKey each) noexcept {
+char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, Slice path, void* context,
+                         EachKey each) noexcept {
   SstFileReader reader(EngineOf(cf)->GetOptions(cf->rep));
-  Status status = reader.Open(std::string(path, path_size));
+  Status status = reader.Open(path.ToString());
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
   if (entries == nullptr) return CopyString("the SST cannot be iterated");
