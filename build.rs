@@ -1,15 +1,21 @@
-//! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds.
+//! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds, and writes
+//! the Rust declarations of what crosses between the two.
 
 #[path = "src/hooks/shim/build.rs"]
 mod shim;
 
+#[path = "src/hooks/shim/generate.rs"]
+mod generate;
+
 fn main() {
     let folder = std::path::Path::new("src/hooks/shim");
     let sources = [
+        "database.cc",
         "engine.cc",
         "errors.cc",
         "events.cc",
-        "handle.cc",
+        "find_handle.cc",
+        "iterator.cc",
         "memtables.cc",
         "options.cc",
         "segment_filters.cc",
@@ -17,5 +23,12 @@ fn main() {
         "transactions.cc",
     ];
     let sources = sources.map(|source| folder.join(source));
-    shim::compile("lsm_sieve_shim", &sources, &[folder.join("shim.h")]);
+    let headers = ["abi.h", "shim.h", "sieve.h"].map(|header| folder.join(header));
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    generate::write(
+        &headers[0],
+        &sources,
+        &std::path::Path::new(&out).join("abi.rs"),
+    );
+    shim::compile("lsm_sieve_shim", &sources, &headers);
 }

@@ -45,7 +45,7 @@ mod tests {
     use librocksdb_sys as sys;
     use rocksdb::{AsColumnFamilyRef, DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter};
 
-    use crate::hooks::base::lsm_sieve_engine;
+    use crate::hooks::abi;
     use crate::{SieveDb, SieveOptions};
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ mod tests {
         // SAFETY: the engine is open, and its column family and the file's name live through the
         // calls. A handle of the C API is a pointer to RocksDB's object and no more.
         unsafe {
-            let engine = lsm_sieve_engine(cf.inner());
+            let engine = abi::lsm_sieve_engine(cf.inner());
             let handle = (&raw const engine).cast_mut().cast();
             let options = sys::rocksdb_ingestexternalfileoptions_create();
             let files = [file.as_ptr()];

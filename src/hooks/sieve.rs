@@ -1,5 +1,5 @@
-//! What a database's handle asks: the filters of an open engine, and what they need around the
-//! operations of RocksDB that bring keys past the memtables, or column families.
+//! The Rust side of a database's handle (`FilteredDB` in `shim/database.cc`): answers its reads, and
+//! brackets ingestion, catch-up and column-family changes.
 //!
 //! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
 
@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use rocksdb::Error;
 
-use super::base::Base;
-use super::handle;
-use super::seams;
-use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
-use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
 use crate::error::OpenError;
 use crate::fault::fault;
+use crate::hooks::abi::error_of;
+use crate::hooks::base::{Base, DEFAULT_ID, refusal_of_reader};
+use crate::hooks::extractor::extractor;
+use crate::hooks::options::{AsOptions, CfOptions, keep_history, transactions_refusal};
+use crate::hooks::proof;
+use crate::hooks::seams;
 use crate::math::Bits;
 use crate::options::SieveOptions;
 use crate::sync::unpoisoned;
@@ -84,7 +85,7 @@ impl Sieve {
     /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.
     #[inline]
     pub(super) fn read(&self, cf: u32, key: &[u8], engine: impl FnOnce() -> Found) -> bool {
-        if handle::is_proof() {
+        if proof::is_due() {
             return true;
         }
         let found = match cf {
@@ -169,18 +170,20 @@ impl Sieve {
         all.iter().for_each(|cf_filter| cf_filter.disable());
     }
 
-    /// Creates column families with their own filters, unless a name is excluded. `create` returns
-    /// the ids of those that RocksDB created.
+    /// Creates column families with their own filters, unless a name is excluded. `put_hooks` puts
+    /// the hooks of such filters into the options; `create` returns the ids of those that RocksDB
+    /// created.
     ///
     /// # Errors
     /// Why one's options are not supported; nothing was created.
     pub(super) fn create_cfs(
         &self,
         cfs: &[(String, CfOptions<'_>)],
+        put_hooks: impl Fn(&CfOptions<'_>, &Arc<CfFilter>) -> Result<(), OpenError>,
         create: impl FnOnce() -> Vec<Option<u32>>,
     ) -> Result<(), OpenError> {
         let _turn = unpoisoned(self.cfs.lock());
-        let filtered = self.filters_of_new(cfs)?;
+        let filtered = self.filters_of_new(cfs, put_hooks)?;
         for (id, cf_filter) in create().into_iter().zip(filtered) {
             let Some(id) = id else {
                 continue;
@@ -207,6 +210,7 @@ impl Sieve {
     fn filters_of_new(
         &self,
         cfs: &[(String, CfOptions<'_>)],
+        put_hooks: impl Fn(&CfOptions<'_>, &Arc<CfFilter>) -> Result<(), OpenError>,
     ) -> Result<Vec<Option<Arc<CfFilter>>>, OpenError> {
         let existing = &self.filters.cf_filters;
         let number = existing.all().len() + cfs.len();
@@ -223,9 +227,7 @@ impl Sieve {
                 ..shared_by(self.settings(), number)
             };
             let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
-            let mut size = cf_filter.view().summary.size();
-            fault!(FamiliesTakeOneRoom, size = Bits::new(0));
-            taken = taken + size;
+            taken = taken + seams::size_of_summary(&cf_filter);
             put_hooks(options, &cf_filter)?;
             Ok(Some(cf_filter))
         };
@@ -275,8 +277,7 @@ impl Sieve {
         self.filters.start_thread().map_err(OpenError::Thread)
     }
 
-    /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Again, it does
-    /// nothing.
+    /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Idempotent.
     pub(crate) fn stop(&self) {
         // Its flush must not run beside the engine's own flush at the close.
         self.filters.stop_maintenance();
@@ -320,14 +321,4 @@ pub(crate) fn prefixes_of(
     let prefixes = Prefixes::beside_engine(engine, given);
     let too_many = |error| OpenError::settings(format_args!("of column family {cf:?} {error}"));
     prefixes.map(Arc::new).map_err(too_many)
-}
-
-/// Puts the hooks of a column family's filters into its options.
-pub(crate) fn put_hooks(
-    options: &impl AsOptions,
-    cf_filter: &Arc<CfFilter>,
-) -> Result<(), OpenError> {
-    OpenError::refuse(cf_filter.name(), refusal(options))?;
-    install(options, Arc::clone(cf_filter), &HOOKS);
-    Ok(())
 }

@@ -222,7 +222,7 @@ faults! {
     /// Answers given before a filter panicked in the middle of a batch are kept.
     PartialAnswersKept => "hooks::callbacks",
     /// The engine's private layout is assumed to be the one that the shim was written for.
-    LayoutUnchecked => "hooks::tests",
+    LayoutUnchecked => "hooks::options",
     // ---- coverage
     /// Filters answer before the SSTs of their column family are known.
     CompleteFromTheStart => "compat::adoption::",
@@ -355,7 +355,7 @@ faults! {
     /// A wait for compactions closes the engine without ending maintenance first.
     WaitClosesEngine => "promises::they_hold_in_c",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
-    FreedCfsKept => "hooks::tests",
+    FreedCfsKept => "hooks::base",
     /// A transaction checks the filters for a key that it wrote itself.
     OwnWritesIgnored => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.
