@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use librocksdb_sys::rocksdb_t;
-use lsm_sieve::{Bits, FilterSize, Health, Sieve, Stats, VerifyReport};
+use lsm_sieve::{FilterSize, Health, Sieve, Stats, VerifyReport};
 
 use crate::call::{answer, invalid, is_null, reply};
 
@@ -270,7 +270,7 @@ impl From<&VerifyReport> for lsm_sieve_verification_t {
 #[cfg(test)]
 mod tests {
     use lsm_sieve::rocksdb::Options;
-    use lsm_sieve::{Items, SieveDb};
+    use lsm_sieve::{Bits, Items, SieveDb};
 
     use super::*;
 

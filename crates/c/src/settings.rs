@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use lsm_sieve::rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
-use lsm_sieve::{Bits, FilterSize, Items, SieveOptions};
+use lsm_sieve::{FilterSize, Items, SieveOptions};
 use lsm_sieve_support::fault::fault;
 
 use crate::call::{answer, invalid, is_null, path, reply, text};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use lsm_sieve::{Bits, FilterSize, HashId, Isolation, Items, SieveOptions};
+use lsm_sieve::{FilterSize, HashId, Isolation, Items, SieveOptions};
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{Options, TransactionDBOptions};
 use serde::{Deserialize, Serialize};
