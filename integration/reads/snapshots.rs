@@ -1,5 +1,10 @@
 //! Snapshots read through the filters, and find what was deleted after them.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::collections::BTreeMap;
 
 use lsm_sieve::{Isolation, SieveDb};

@@ -31,12 +31,14 @@ type OptionsOf<'o> = &'o dyn Fn() -> ReadOptions;
 /// A key that does not exist.
 pub(crate) const NOWHERE: &[u8] = b"nowhere";
 
+type Call<On, C> = fn(&On, &C, &[&[u8]], OptionsOf<'_>) -> Vec<Found>;
+
 /// A call that reads values of `On`, from a column family with a handle of type `C`.
 pub(crate) struct Read<On, C> {
     pub(crate) name: &'static str,
     /// Whether one call reads several keys.
     is_batch: bool,
-    call: fn(&On, &C, &[&[u8]], OptionsOf<'_>) -> Vec<Found>,
+    call: Call<On, C>,
 }
 
 impl<On, C> Read<On, C> {

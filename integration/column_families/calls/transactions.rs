@@ -23,7 +23,7 @@ pub(super) fn names() -> Vec<String> {
 const KINDS: [Kind; 2] = [Kind::Optimistic, Kind::Locking];
 
 /// Every way to read a key of a family, for update or not.
-fn reads_in_a_cf<'db>() -> Vec<Read<Transaction<'db>, Handle<'db>>> {
+fn reads_in_a_cf<'db>() -> Vec<ReadOf<'db>> {
     let mut reads = reads::of_transaction();
     reads.retain(Read::names_a_cf);
     reads
@@ -93,9 +93,11 @@ fn transactional_multi_get_reads_each_key_in_its_cf() {
     }
 }
 
+type ReadOf<'db> = Read<Transaction<'db>, Handle<'db>>;
+
 /// Each read for update, sharing its lock and not, with the family whose key it tracks and the one
 /// whose key it does not.
-fn watches<'db>() -> Vec<([Read<Transaction<'db>, Handle<'db>>; 2], [&'static str; 2])> {
+fn watches<'db>() -> Vec<([ReadOf<'db>; 2], [&'static str; 2])> {
     let reads = reads::for_update_either_way();
     let with_families = reads.map(|reads| match reads[0].names_a_cf() {
         true => (reads, [OTHER, DEFAULT]),

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
-use crate::math::{Bits, Items};
+use crate::math::Items;
 use lsm_sieve_front::filter_options::FilterOptions;
 
 /// Small, so that keys come and go. Keys from here on are never put.

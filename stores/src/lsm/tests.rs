@@ -12,7 +12,6 @@ use lsm_sieve_filter::plan::Action;
 
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
-use crate::math::Bits;
 use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::options::FilterSize;
 use lsm_sieve_front::segment::SegmentId;
