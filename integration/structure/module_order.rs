@@ -3,7 +3,7 @@
 
 use crate::support::module_order::{Root, checked, listed_and_declared, of_crate, used};
 
-const ROOTS: [Root; 12] = [
+const ROOTS: [Root; 13] = [
     of_crate("src/lib.rs"),
     Root {
         file: "src/hooks/mod.rs",
