@@ -77,7 +77,7 @@ use lsm_sieve_format::{disk, format};
 pub use lsm_sieve_front::audit::FalseNegative;
 pub use lsm_sieve_front::filters::MaintenanceError;
 pub use lsm_sieve_front::health::{CfHealth, PrefixHealth};
-pub use lsm_sieve_front::maintenance::planning::FilterPlan;
+pub use lsm_sieve_front::maintenance::segment_plan::FilterPlan;
 pub use lsm_sieve_front::maintenance::scrub::Scrubbed;
 #[cfg(feature = "metrics")]
 pub use lsm_sieve_front::metrics::describe_metrics;

@@ -12,7 +12,7 @@ pub const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requests {
     /// List the SSTs again.
-    pub look: bool,
+    pub list: bool,
     /// Also retry at once what failed before.
     pub retry: bool,
     /// Consolidate every summary filter, and rebuild segment filters of another rate.
@@ -21,6 +21,13 @@ pub struct Requests {
     pub scrub: bool,
     /// Save what is worth saving and stop.
     pub stop: bool,
+}
+
+impl Requests {
+    /// Whether a maintenance run is requested.
+    pub(crate) fn any(&self) -> bool {
+        self.list || self.retry || self.consolidate || self.scrub
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +54,7 @@ pub struct Wakeup {
 impl Wakeup {
     /// Requests a new listing of the SSTs. Blocks only briefly: RocksDB's callbacks call it.
     pub fn notify(&self) {
-        self.call(|requests| requests.look = true);
+        self.call(|requests| requests.list = true);
     }
 
     /// Makes a request; returns a ticket for [`Wakeup::wait_for`].
@@ -190,7 +197,7 @@ mod tests {
                 let began = Instant::now();
                 let (requests, ticket) = wakeup.wait_for_requests(LIMIT);
                 wakeup.answer(ticket, None);
-                (requests.look, began.elapsed())
+                (requests.list, began.elapsed())
             });
             thread::sleep(Duration::from_millis(100));
             wakeup.notify();

@@ -4,7 +4,7 @@ use super::Maintenance;
 use crate::cf_filters::CfFilters;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
-use crate::maintenance::planning::{self, ResidentFilter};
+use crate::maintenance::segment_plan::{self, ResidentFilter};
 use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::segment::Registry;
@@ -44,7 +44,7 @@ impl Maintenance {
         if over == Bits::new(0) {
             return;
         }
-        let dropped = planning::lowest_ranked(self.held(), over);
+        let dropped = segment_plan::lowest_ranked(self.held(), over);
         for &id in &dropped {
             self.registry.open(id).drop_filter();
         }

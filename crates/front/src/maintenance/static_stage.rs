@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, TryReserveError};
 
-use super::consolidation::ReadSegments;
+use super::reading::ReadSegments;
 use super::{Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::fault::fault;
@@ -20,6 +20,13 @@ use crate::math::Rate;
 pub(super) struct StaticKeys<'a> {
     pub(super) rate: Rate,
     pub(super) in_memtables: &'a [KeyHash],
+}
+
+impl StaticKeys<'_> {
+    fn of_memtables(&self) -> &[KeyHash] {
+        fault!(StaticStageWithoutMemtables, return &[]);
+        self.in_memtables
+    }
 }
 
 /// The hashes of the keys of all SSTs.
@@ -138,9 +145,7 @@ impl Maintenance {
                     }
                 }
             };
-            let mut in_memtables = keys.in_memtables;
-            fault!(StaticStageWithoutMemtables, in_memtables = &[]);
-            take(in_memtables);
+            take(keys.of_memtables());
             if !spool.replay(take) {
                 return Ok(None);
             }

@@ -8,7 +8,7 @@ use crate::engine::{EngineError, LiveSegment};
 use crate::fault::fault;
 use crate::format::Source;
 use crate::maintenance::backoff::Backoff;
-use crate::maintenance::planning::FilterPlan;
+use crate::maintenance::segment_plan::FilterPlan;
 use crate::math::{Bits, Items};
 use crate::segment::SegmentBuilder;
 use crate::sorted_runs::{SortedRuns, WithRange};
@@ -137,22 +137,16 @@ impl Maintenance {
         table: &LiveSegment,
         mut each: impl FnMut(&[u8], bool),
     ) -> Result<(), TaskError> {
-        let mut found = 0;
-        let mut stopped = false;
-        let scanned =
-            self.engine
-                .raw_keys(cf_filter.key_space(), table, &mut |mut key, deletion| {
-                    fault!(
-                        TombstonesUnread,
-                        if deletion {
-                            key = &[];
-                        }
-                    );
-                    each(key, deletion);
-                    found += 1;
-                    stopped = found % 4096 == 0 && self.wakeup.stopping();
-                    !stopped
-                });
+        let (mut found, mut stopped) = (0, false);
+        let mut take = |key: &[u8], is_deletion| {
+            each(as_read(key, is_deletion), is_deletion);
+            found += 1;
+            stopped = found % 4096 == 0 && self.wakeup.stopping();
+            !stopped
+        };
+        let scanned = self
+            .engine
+            .raw_keys(cf_filter.key_space(), table, &mut take);
         fault!(ScanErrorIgnored, return Ok(()));
         scanned.map_err(|error| match error {
             EngineError::Gone => TaskError::CfGone(cf_filter.name().to_owned()),
@@ -165,6 +159,7 @@ impl Maintenance {
             return Err(TaskError::Stopped);
         }
         fault!(ShortScanAccepted, return Ok(()));
+        // Invariant 7 (H18, E3).
         if table.are_entries_exact && found != table.entries {
             return Err(TaskError::Miscount {
                 path: table.path.clone(),
@@ -193,4 +188,15 @@ impl Maintenance {
         }
         Ok(())
     }
+}
+
+/// A key of an SST. Segment filters have those of tombstones too.
+fn as_read(key: &[u8], is_deletion: bool) -> &[u8] {
+    fault!(
+        TombstonesUnread,
+        if is_deletion {
+            return &[];
+        }
+    );
+    key
 }

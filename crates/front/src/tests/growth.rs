@@ -108,7 +108,7 @@ impl Grown {
     /// A run that also tries again what failed.
     fn look(&self) {
         self.store.filters.wakeup.call(|requests| {
-            requests.look = true;
+            requests.list = true;
             requests.retry = true;
         });
         self.store.turn();

@@ -32,7 +32,7 @@ fn failure_of_panic_in(store: &Store, part: &'static str) -> Option<String> {
 #[test]
 fn panic_in_a_run_ends_that_run_alone() {
     let store = open();
-    let failure = failure_of_panic_in(&store, "a pass");
+    let failure = failure_of_panic_in(&store, "a run");
     assert_eq!(failure.as_deref(), Some("it panicked"));
     store.put(b"key", b"value");
     assert!(store.consolidate());
