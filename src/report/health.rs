@@ -138,12 +138,12 @@ mod tests {
         db.put(b"key", b"value").unwrap();
         let wakeup = db.shared_wakeup();
         let at_rest = || {
-            let passes = wakeup.passes();
+            let runs = wakeup.runs();
             std::thread::sleep(Duration::from_millis(1_500));
-            wakeup.passes() == passes
+            wakeup.runs() == runs
         };
         while !at_rest() {}
-        let passes = wakeup.passes();
+        let runs = wakeup.runs();
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(300) {
             assert_eq!(db.health().cfs.len(), 2);
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!(db.inspect().unwrap().cfs.len(), 2);
             assert_eq!(db.false_negative(), None);
         }
-        assert_eq!(wakeup.passes(), passes);
+        assert_eq!(wakeup.runs(), runs);
     }
 
     #[test]

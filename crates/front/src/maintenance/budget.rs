@@ -15,15 +15,10 @@ impl Maintenance {
         room(&self.options, &self.cf_filters, &self.registry, own)
     }
 
-    /// The budget for filters, less the other memory of the column families' filters.
-    pub(super) fn filter_budget(&self) -> Option<Bits> {
-        filter_budget(&self.options, &self.cf_filters)
-    }
-
     /// Drops whole filters until the rest fits the budget: segment filters before summary filters,
     /// of which each bit saves more engine reads.
     pub(super) fn keep_within_budget(&self) {
-        let Some(budget) = self.filter_budget() else {
+        let Some(budget) = filter_budget(&self.options, &self.cf_filters) else {
             return;
         };
         while self.cf_filters.size_of_summaries(None) > budget
@@ -75,6 +70,7 @@ impl Maintenance {
     }
 }
 
+/// The budget for filters, less the other memory of the column families' filters.
 fn filter_budget(options: &FrontOptions, cf_filters: &CfFilters) -> Option<Bits> {
     options.filter_budget_beside(cf_filters.overhead())
 }

@@ -87,8 +87,7 @@ impl Maintenance {
                 Err(_) => cf_filter.key_log().end(),
             }
         }
-        // After the new one was published: lookups probe a filter that is still
-        // fed (H2, H43).
+        // After the new one was published: lookups probe a filter that is still fed (H2, H43).
         fault!(UnfinishedSummaryFed, {
             cf_filter.feed(vec![Arc::clone(&rebuild.new)]);
             return outcome;
@@ -125,9 +124,9 @@ impl Maintenance {
         let is_counted = cf_filter.is_complete_by_construction() && !old.is_saturated();
         let keys = if is_counted && !cf_filter.lacks_prefixes() {
             let most = 1 + cf_filter.prefixes().len() as u64;
-            entries
-                .saturating_mul(most)
-                .min(old.estimated_items().get())
+            old.estimated_items()
+                .get()
+                .min(entries.saturating_mul(most))
         } else {
             hashes
         };
@@ -141,10 +140,8 @@ impl Maintenance {
             None if is_growing => room_to_grow(keys),
             None => 0,
         };
-        let (keys, others) = (
-            Items::new(keys + room),
-            self.cf_filters.size_of_summaries(Some(cf_filter)),
-        );
+        let keys = Items::new(keys + room);
+        let others = self.cf_filters.size_of_summaries(Some(cf_filter));
         let options = options.fitting(keys, others);
         let imprint = cf_filter.hasher().imprint().for_summary();
         let static_rate = options.summary.at_rest;
@@ -253,18 +250,17 @@ impl Maintenance {
                 for_later.extend_from_slice(hashes);
             }
         });
-        let mut found = 0_u64;
-        let mut stopped = false;
-        let read = self
-            .engine
-            .memtable_keys(cf_filter.key_space(), &mut |key, is_deletion| {
-                if !is_deletion {
-                    hashes.add(key);
-                }
-                found += 1;
-                stopped = found.is_multiple_of(4096) && self.wakeup.stopping();
-                !stopped
-            });
+        let (mut found, mut stopped) = (0_u64, false);
+        let mut take = |key: &[u8], is_deletion: bool| {
+            if !is_deletion {
+                hashes.add(key);
+            }
+            found += 1;
+            stopped = found.is_multiple_of(4096) && self.wakeup.stopping();
+            !stopped
+        };
+        // None is flushed (H87).
+        let read = self.engine.memtable_keys(cf_filter.key_space(), &mut take);
         read.map_err(|error| TaskError::list(cf_filter, error))?;
         hashes.finish();
         room.map_err(|source| TaskError::Hashes {
@@ -292,9 +288,8 @@ impl Maintenance {
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let (new, source) = (&rebuild.new, rebuild.source);
-        let static_keys = rebuild
-            .static_rate
-            .map(|rate| StaticKeys { rate, in_memtables });
+        let static_rate = rebuild.static_rate;
+        let static_keys = static_rate.map(|rate| StaticKeys { rate, in_memtables });
         let replayed = match source {
             KeySource::Log => self.insert_logged_keys(new, cf_filter)?,
             KeySource::Tables { .. } => None,
@@ -312,13 +307,10 @@ impl Maintenance {
         self.wait_for(TaskError::Overtaken, || {
             let segments = match first.take() {
                 Some(segments) => segments,
-                None => self.insert_all_keys(
-                    new,
-                    cf_filter,
-                    backoff,
-                    std::mem::take(&mut read),
-                    source,
-                )?,
+                None => {
+                    let read = std::mem::take(&mut read);
+                    self.insert_all_keys(new, cf_filter, backoff, read, source)?
+                }
             };
             if self.publish_consolidated(cf_filter, new, &segments)? {
                 return Ok(true);

@@ -17,7 +17,7 @@ use crate::view::{Coverage, View};
 impl Maintenance {
     /// Publishes what is known without reading an SST.
     pub(super) fn publish_known(&self, cf_filter: &CfFilter, tables: &Tables) {
-        let summary = Arc::clone(&cf_filter.view().summary);
+        let summary = cf_filter.view().summary;
         let ids = tables.iter().filter_map(LiveSegment::id);
         if covers_by_construction(cf_filter) {
             // Only the list of SSTs has changed. What a compaction elsewhere wrote has no key that
@@ -58,14 +58,19 @@ impl Maintenance {
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let summary = cf_filter.view().summary;
+        let insert_keys = |table: &LiveSegment| {
+            fault!(CoveredUnread, return Ok(()));
+            self.read_keys_into(cf_filter, table, |keys| summary.insert_many(keys))
+        };
         let mut covered = cf_filter.covered();
         for table in places.iter().map(|&place| &tables[place]) {
             let _span = tracing::info_span!("cover", sst = %table.path).entered();
-            if let Err(error) = self.insert_keys(cf_filter, &summary, table) {
+            if let Err(error) = insert_keys(table) {
                 self.quarantine(cf_filter, table, error, backoff)?;
                 continue;
             }
             covered.extend(table.id());
+            // Only now that all its keys are in it (E3).
             cf_filter.mark_covered(&summary, table.id());
             let (summary, covered) = (Arc::clone(&summary), covered.clone());
             if !self.publish_partial(cf_filter, tables, summary, covered, tables) {
@@ -73,17 +78,6 @@ impl Maintenance {
             }
         }
         Ok(())
-    }
-
-    /// Inserts the keys of an SST into the summary filter that lookups probe.
-    fn insert_keys(
-        &self,
-        cf_filter: &CfFilter,
-        summary: &Scalable,
-        table: &LiveSegment,
-    ) -> Result<(), TaskError> {
-        fault!(CoveredUnread, return Ok(()));
-        self.read_keys_into(cf_filter, table, |keys| summary.insert_many(keys))
     }
 
     /// Saves the summary filter, unless it is already saved in its present state.

@@ -195,7 +195,7 @@ impl Maintenance {
         if requests.scrub {
             self.scrubber.scrub_all();
         }
-        // Before the listing (H62): what is built while it lasts is not live yet.
+        // Before the listing: an SST that is being written meanwhile is not live yet (H62).
         let built = self.sweeper.idle_segments(&*self.engine);
         let mut failure = None;
         for cf_filter in self.cf_filters.all() {
@@ -264,7 +264,7 @@ impl Maintenance {
         }
     }
 
-    /// Whether no write has been seen for [`PATIENCE`].
+    /// Whether no write has been seen for [`PATIENCE`], by a monotonic clock (H74).
     fn is_quiet(&mut self) -> bool {
         let cf_filters = self.cf_filters.all();
         let now: Vec<_> = cf_filters
@@ -437,7 +437,7 @@ impl Maintenance {
         if is_met()? { Ok(()) } else { Err(late) }
     }
 
-    /// Saves what is known of the SSTs at the close, without reading any. The next open then finds
+    /// Saves what is known of the SSTs at the close, without reading any (H79). The next open then finds
     /// a filter for each SST and a summary filter that covers all.
     fn save_on_close(&self) {
         fault!(NoSaveAtClose, return);

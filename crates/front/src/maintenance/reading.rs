@@ -66,7 +66,7 @@ impl Maintenance {
     /// Passes the summary hashes of an SST's keys and their prefixes to `take`, some [`TOGETHER`] at
     /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
     /// key whose newest entry is a tombstone is absent, and older entries of the key are inserted
-    /// themselves.
+    /// themselves. Raw entries are read: an iterator applies deletions that a crash undoes (H16).
     pub(super) fn read_keys_into(
         &self,
         cf_filter: &CfFilter,
@@ -101,7 +101,7 @@ impl Maintenance {
         source: KeySource,
     ) -> Result<ReadSegments, TaskError> {
         let is_logged = source == KeySource::Tables { logged: true };
-        let insert = |_: &LiveSegment, keys: &[KeyHash]| {
+        let insert = |keys: &[KeyHash]| {
             new.insert_many(keys);
             if is_logged {
                 cf_filter.key_log().append(keys.iter().copied());
@@ -118,7 +118,7 @@ impl Maintenance {
         cf_filter: &CfFilter,
         backoff: &mut Backoff,
         mut read: HashSet<String>,
-        mut take: impl FnMut(&LiveSegment, &[KeyHash]),
+        mut take: impl FnMut(&[KeyHash]),
     ) -> Result<ReadSegments, TaskError> {
         'listing: loop {
             let mut tables = self.list(cf_filter)?;
@@ -129,7 +129,7 @@ impl Maintenance {
                 if self.wakeup.stopping() {
                     return Err(TaskError::Stopped);
                 }
-                match self.read_keys_into(cf_filter, table, |keys| take(table, keys)) {
+                match self.read_keys_into(cf_filter, table, &mut take) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => {
                         if !self.quarantine(cf_filter, table, error, backoff)? {
@@ -172,8 +172,8 @@ impl Maintenance {
     }
 }
 
-/// The summary hashes of keys and of their prefixes, in ascending order of keys, passed on many at a
-/// time.
+/// The summary hashes of keys and of their prefixes (H80), in ascending order of keys, passed on many
+/// at a time.
 pub(super) struct Hashes<'a, F> {
     cf_filter: &'a CfFilter,
     take: F,

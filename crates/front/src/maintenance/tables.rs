@@ -17,7 +17,7 @@ use crate::sorted_runs::{SortedRuns, WithRange};
 /// quadratic time.
 const MOST_RUNS: usize = 256;
 
-/// No segment filter is larger; no memory is allocated for what a file claims beyond.
+/// No segment filter is larger; no memory is allocated for what a file claims beyond (H77).
 const MOST_BITS: u64 = 1 << 16;
 const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
 
@@ -92,8 +92,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// A builder for a segment filter that is missing or exceeds its false-positive rate. Drops a
-    /// filter that the budget has no room for.
+    /// A builder for a segment filter that is missing or exceeds its false-positive rate: it is built
+    /// from keys, never by a union of others (H12). Drops a filter that the budget has no room for.
     pub(super) fn builder_for_missing(
         &self,
         cf_filter: &CfFilter,

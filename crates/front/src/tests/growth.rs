@@ -107,7 +107,7 @@ impl Grown {
 
     /// A run that also tries again what failed.
     fn look(&self) {
-        self.store.filters.wakeup.call(|requests| {
+        self.store.filters.wakeup.request(|requests| {
             requests.list = true;
             requests.retry = true;
         });

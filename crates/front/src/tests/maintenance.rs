@@ -24,7 +24,7 @@ fn open() -> Store {
 fn failure_of_panic_in(store: &Store, part: &'static str) -> Option<String> {
     let wakeup = &store.filters.wakeup;
     wakeup.panic_next(part);
-    let ticket = wakeup.call(|requests| requests.consolidate = true);
+    let ticket = wakeup.request(|requests| requests.consolidate = true);
     wakeup.wait_for(ticket, LIMIT)
 }
 

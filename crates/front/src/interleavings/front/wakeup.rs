@@ -30,9 +30,9 @@ fn closing_waits_for_maintenance_and_maintenance_for_nobody() {
         let [hook, closer, maintenance] = [0; 3].map(|_| Arc::clone(&wakeup));
         let rings = move || (0..2).for_each(|_| hook.notify());
         let closes = move || {
-            let ticket = closer.call(|requests| requests.list = true);
+            let ticket = closer.request(|requests| requests.list = true);
             assert_eq!(closer.wait_for(ticket, LONG), None);
-            closer.call(|requests| requests.stop = true);
+            closer.request(|requests| requests.stop = true);
         };
         let attends = move || assert!(attend(&maintenance) >= 1, "a request was lost");
         at_once(turn, [part(rings), part(closes), part(attends)]);
