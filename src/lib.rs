@@ -77,8 +77,8 @@ use lsm_sieve_format::{disk, format};
 pub use lsm_sieve_front::audit::FalseNegative;
 pub use lsm_sieve_front::filters::{Filters, MaintenanceError};
 pub use lsm_sieve_front::health::{CfHealth, FilterMemory, Health, PrefixHealth};
-pub use lsm_sieve_front::maintenance::planning::FilterPlan;
 pub use lsm_sieve_front::maintenance::scrub::Scrubbed;
+pub use lsm_sieve_front::maintenance::segment_plan::FilterPlan;
 #[cfg(feature = "metrics")]
 pub use lsm_sieve_front::metrics::describe_metrics;
 pub use lsm_sieve_front::opening::FilterFolderError;

@@ -13,8 +13,8 @@ use crate::math::{Bits, Items, Rate, growth};
 use lsm_sieve_front::audit::FalseNegative;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::engine::LiveSegment;
-use lsm_sieve_front::maintenance::planning::FilterPlan;
 use lsm_sieve_front::maintenance::scrub::Scrubbed;
+use lsm_sieve_front::maintenance::segment_plan::FilterPlan;
 use lsm_sieve_front::segment::{SealedFilter, SegmentId};
 
 /// Random hashes that a filter is probed with to measure its rate.

@@ -73,12 +73,12 @@ fn reports_wake_nothing() {
     db.put(b"key", b"value").unwrap();
     let wakeup = db.shared_wakeup();
     let at_rest = || {
-        let passes = wakeup.passes();
+        let runs = wakeup.runs();
         std::thread::sleep(Duration::from_millis(1_500));
-        wakeup.passes() == passes
+        wakeup.runs() == runs
     };
     while !at_rest() {}
-    let passes = wakeup.passes();
+    let runs = wakeup.runs();
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(300) {
         assert_eq!(db.filters().health().cfs.len(), 2);
@@ -91,7 +91,7 @@ fn reports_wake_nothing() {
         assert_eq!(db.filters().inspect().unwrap().cfs.len(), 2);
         assert_eq!(db.filters().false_negative(), None);
     }
-    assert_eq!(wakeup.passes(), passes);
+    assert_eq!(wakeup.runs(), runs);
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Filters {
     /// If the rest of the maintenance run failed. [`Filters::scrubbed`] has what was read and found.
     pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
         let before = self.scrubbed();
-        let ticket = self.wakeup.call(|requests| requests.scrub = true);
+        let ticket = self.wakeup.request(|requests| requests.scrub = true);
         self.maintain();
         let failure = self.wakeup.wait_for(ticket, LONG);
         match failure {
@@ -253,7 +253,7 @@ impl Filters {
         mut go_on: impl FnMut() -> bool,
     ) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
-        let ticket = self.wakeup.call(|requests| requests.retry = true);
+        let ticket = self.wakeup.request(|requests| requests.retry = true);
         self.maintain();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -275,7 +275,7 @@ impl Filters {
         let deadline = Instant::now() + limit.min(LONG);
         let mut asked = false;
         loop {
-            let passes = self.wakeup.passes();
+            let runs = self.wakeup.runs();
             let none_is_read = self.options.read_only_filters && !self.options.is_secondary();
             match self.cf_filters.progress(none_is_read) {
                 Progress::Complete => return true,
@@ -287,10 +287,10 @@ impl Filters {
             };
             // A failed task is retried at once, and then after its backoff.
             if !std::mem::replace(&mut asked, true) {
-                self.wakeup.call(|requests| requests.retry = true);
+                self.wakeup.request(|requests| requests.retry = true);
             }
             self.maintain();
-            self.wakeup.wait_past(passes, left.min(PATIENCE));
+            self.wakeup.wait_past(runs, left.min(PATIENCE));
         }
     }
 
@@ -304,7 +304,7 @@ impl Filters {
     /// as they were and remain correct; maintenance tries again later.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
         self.refuse_consolidation()?;
-        let ticket = self.wakeup.call(|requests| requests.consolidate = true);
+        let ticket = self.wakeup.request(|requests| requests.consolidate = true);
         self.maintain();
         self.wakeup
             .wait_for(ticket, LONG)
@@ -341,7 +341,7 @@ impl Filters {
             cf_filter.coverage().note_consolidated(None);
         }
         fault!(NoWakeAfterSetRate, return);
-        self.wakeup.call(|requests| requests.consolidate = true);
+        self.wakeup.request(|requests| requests.consolidate = true);
     }
 
     /// Changes the memory budget; `None` removes it. What exceeds a smaller one is dropped at once.
@@ -364,7 +364,7 @@ impl Filters {
 
     /// Ends maintenance, which saves the filters. Waits for it, unless it is the caller.
     pub fn stop_maintenance(&self) {
-        self.wakeup.call(|requests| requests.stop = true);
+        self.wakeup.request(|requests| requests.stop = true);
         let runner = std::mem::replace(&mut *unpoisoned(self.runner.lock()), Runner::Stopped);
         match runner {
             Runner::Caller(mut maintenance) => _ = maintenance.serve(Duration::ZERO),

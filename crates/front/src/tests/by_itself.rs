@@ -38,9 +38,9 @@ fn by_itself(what: &str, mut is_so: impl FnMut() -> bool) {
 /// nothing.
 fn turn_while_woken(store: &Store) {
     loop {
-        let passes = store.filters.wakeup.passes();
+        let runs = store.filters.wakeup.runs();
         store.turn();
-        if store.filters.wakeup.passes() == passes {
+        if store.filters.wakeup.runs() == runs {
             return;
         }
     }
@@ -496,11 +496,11 @@ fn assert_at_rest(store: &Store, setting: usize) {
     // To maintain the filters, and to collect those of the segments.
     let listed = store.listings() - listings;
     assert_eq!(listed, 2 * RUNS, "setting {setting}: listings");
-    let (passes, listings) = (store.filters.wakeup.passes(), store.listings());
+    let (runs, listings) = (store.filters.wakeup.runs(), store.listings());
     store.turn();
     thread::sleep(PAUSE);
     store.turn();
-    assert_eq!(store.filters.wakeup.passes(), passes, "setting {setting}");
+    assert_eq!(store.filters.wakeup.runs(), runs, "setting {setting}");
     assert_eq!(store.listings(), listings, "setting {setting}");
 }
 

@@ -87,7 +87,7 @@ impl fmt::Display for FilterPlan {
     }
 }
 
-/// Whether a filter is as one that would be built for this rate.
+/// Whether a filter is as one that would be built for this rate, with all prefixes (H81).
 fn keeps(filter: &SealedFilter, promised: Rate, prefixes: &Prefixes) -> bool {
     filter.rate == promised
         && prefixes.among(&filter.prefixes) == prefixes.all()
