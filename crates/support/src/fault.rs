@@ -373,7 +373,7 @@ faults! {
     /// A panic in scrubbing ends maintenance.
     ScrubPanicEndsMaintenance => "tests::maintenance::panic_in_a_scrub",
     /// A summary filter is rebuilt for which the budget has no room.
-    RebuiltWithoutRoom => "memory_budget::summary_over_budget_causes_no_flush",
+    RebuiltWithoutRoom => "memory_budget::maintenance_settles_under_any_budget",
     /// An unfinished summary filter is fed instead of the one that readers probe.
     UnfinishedSummaryFed => "tests::consolidation::consolidation_that_cannot",
     /// Memtables no longer feed a dropped summary filter while readers still probe it.
@@ -448,11 +448,11 @@ faults! {
     /// A pause of the writers starts no consolidation.
     NoConsolidationAtPause => "tests::consolidation::",
     /// Many stages beside busy writers start no consolidation.
-    NoConsolidationBesideWriters => "maintenance::consolidation::summary_of_many_stages_is",
+    NoConsolidationBesideWriters => "maintenance::plan",
     /// Many keys of uncovered SSTs start no consolidation.
-    NoConsolidationForUncovered => "maintenance::consolidation::summary_for_many_uncovered_keys_is",
+    NoConsolidationForUncovered => "maintenance::plan",
     /// New room in the budget starts no consolidation.
-    NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
+    NoConsolidationWhenRoomAgain => "maintenance::plan",
     /// A health report wakes maintenance.
     HealthWakes => "tests::health::reports_wake_nothing",
     /// Two counters are exchanged.
@@ -508,7 +508,7 @@ faults! {
     /// A short start is asked for as if it were the whole prefix of all keys.
     ShortCappedPrefixAsked => "prefix::",
     /// Filters without the prefixes that are asked for stay as they are.
-    PrefixesNeverCompleted => "reads::prefixes::",
+    PrefixesNeverCompleted => "maintenance::plan",
     /// An iterator whose upper bound lies outside one prefix is answered for that prefix.
     AnyUpperBoundTaken => "reads::prefixes::",
     /// An iterator is answered by filters of a later moment.

@@ -168,6 +168,10 @@ impl Maintenance {
     /// Whether the plan of a column family takes a run. What takes none is done at once.
     fn is_run_due(&self, cf_filter: &CfFilter, is_quiet: bool) -> bool {
         let now = self.write_position(cf_filter);
+        // Nothing is planned then, and there may be a thousand of them.
+        if cf_filter.coverage().is_consolidated(now) {
+            return false;
+        }
         let tasks = plan::plan(&self.snapshot(cf_filter, now, is_quiet, None));
         let at_once = |task: &Task| act_at_once(cf_filter, task, now);
         !tasks.iter().all(at_once)
