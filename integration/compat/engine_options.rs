@@ -12,6 +12,7 @@ use rocksdb::{
     UniversalCompactOptions,
 };
 
+use crate::support::binding::options_by_text;
 use crate::support::model_db::{
     Dice, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
     sieve, verify_finds_every_key, write_randomly,
@@ -309,7 +310,7 @@ fn filters_hold_whole_keys_after_options_change() {
 fn reverse_comparator_is_supported() {
     let home = tempfile::tempdir().unwrap();
     let text = "comparator=rocksdb.ReverseBytewiseComparator";
-    let options = busy().get_options_from_string(text).unwrap();
+    let options = options_by_text(&busy(), text).unwrap();
     let mut model = Model::new();
     let mut dice = Dice(17);
     // First filled without the plugin: uncovered SSTs are then checked by their key ranges.
@@ -491,7 +492,7 @@ fn unsupported_options_by_text_are_refused() {
         ("comparator=leveldb.BytewiseComparator.u64ts", "bytewise"),
     ] {
         let home = tempfile::tempdir().unwrap();
-        let parsed = options().get_options_from_string(text);
+        let parsed = options_by_text(&options(), text);
         let parsed = parsed.unwrap_or_else(|error| panic!("{text}: {error}"));
         let error = SieveDb::open(&parsed, &sieve(), home.path()).unwrap_err();
         assert!(error.to_string().contains(reason), "{text}: {error}");
@@ -503,7 +504,7 @@ fn unsupported_options_by_text_are_refused() {
 fn mempurge_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut purged = options();
-    purged.set_experimental_mempurge_threshold(1.0);
+    purged = options_by_text(&purged, "experimental_mempurge_threshold=1.0").unwrap();
     let is_refused = |text: &str| text.contains("experimental_mempurge_threshold");
     let refused = SieveDb::open(&purged, &sieve(), home.path()).unwrap_err();
     assert!(is_refused(&refused.to_string()), "{refused}");
@@ -550,7 +551,7 @@ fn options_that_rocksdb_refuses_are_refused() {
     let mut refused = 0;
     for text in REFUSED_BY_ROCKSDB {
         let home = tempfile::tempdir().unwrap();
-        let Ok(options) = options().get_options_from_string(text) else {
+        let Ok(options) = options_by_text(&options(), text) else {
             println!("not an option: {text}");
             continue;
         };

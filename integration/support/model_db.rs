@@ -24,6 +24,8 @@ use rocksdb::{
     Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
+use super::binding::single_delete;
+
 /// The values of the keys of one column family.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -244,9 +246,7 @@ fn once(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
     if dice.below(2) == 0 {
         model.insert(key, b"once".to_vec());
     } else {
-        let mut batch = WriteBatch::default();
-        batch.single_delete_cf(&cf, &key);
-        db.write(batch).unwrap();
+        single_delete(db, &cf, &key);
     }
 }
 

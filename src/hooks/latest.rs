@@ -4,8 +4,9 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr, Error, Options};
+use rocksdb::{Error, Options};
 
+use super::AsOptions as _;
 use super::callbacks::{bytes, guarded};
 use super::transactions::error;
 
@@ -30,8 +31,7 @@ pub(crate) fn latest_options(
     let path = path.as_os_str().as_encoded_bytes();
     let mut cfs: Vec<(String, Options)> = Vec::new();
     let context = (&raw mut cfs).cast();
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: the options are live and exclusively ours, and the path has that length;
     // `each_family` gets the vector that it expects, which nothing else touches during the call.
     let failure =
@@ -52,9 +52,8 @@ extern "C" fn each_family(
     let name = unsafe { bytes(name, size) };
     guarded(std::ptr::null_mut(), || {
         let (name, options) = (String::from_utf8_lossy(name), Options::default());
-        // SAFETY: the pointer is used before the next call, and until then the vector keeps the
-        // options.
-        let raw = unsafe { options.as_raw_ptr() };
+        // Used before the next call; until then the vector keeps the options.
+        let raw = options.raw();
         cfs.push((name.into_owned(), options));
         raw
     })

@@ -26,6 +26,7 @@ mod extractor;
 mod handle;
 mod latest;
 pub(crate) mod listener;
+mod pointers;
 mod raw_db;
 mod seams;
 pub(crate) mod self_check;
@@ -39,15 +40,17 @@ use std::mem;
 use std::sync::Arc;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
+use rocksdb::{AsColumnFamilyRef, BoundColumnFamily, Options};
 
 pub(crate) use self::base::{Base, BaseCf, contains_prefix};
 pub(crate) use self::callbacks::{HOOKS, Hooks};
 #[cfg(test)]
 pub(crate) use self::callbacks::{SILENT, WATCHED, before_each_key};
 pub(crate) use self::extractor::extractor;
+pub use self::handle::raw_handle;
 pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;
+pub use self::pointers::raw_options;
 pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, memtable_keys, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, watch, write};
@@ -105,6 +108,8 @@ const _: &[Fault] = &[
 ];
 
 unsafe extern "C" {
+    fn lsm_sieve_allow_two_phases(options: RawOptions);
+    fn lsm_sieve_open_ssts_first(options: RawOptions);
     fn lsm_sieve_layout_matches(
         options: *const sys::rocksdb_options_t,
         write_buffer_size: usize,
@@ -144,8 +149,7 @@ pub(crate) trait AsOptions {
 
 impl AsOptions for Options {
     fn raw(&self) -> RawOptions {
-        // SAFETY: by contract of this trait.
-        unsafe { self.as_raw_ptr() }
+        pointers::raw_options(self)
     }
 }
 
@@ -174,6 +178,9 @@ impl AsOptions for CfOptions<'_> {
 
 /// Whether the options object has the private layout that the shim was written for.
 pub(crate) fn layout_matches() -> bool {
+    if pointers::place_in_options().is_none() {
+        return false;
+    }
     let mut options = Options::default();
     let (buffer, levels, jobs) = (12_345_678, 5, 7);
     options.set_write_buffer_size(buffer);
@@ -184,8 +191,7 @@ pub(crate) fn layout_matches() -> bool {
 
 /// Whether the shim reads these values where the C API has written them.
 fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
 }
@@ -208,16 +214,14 @@ pub(crate) fn transactions_refusal(options: &impl AsOptions) -> Option<String> {
 /// Whether a compaction may drop or change entries by a compaction filter, or whole SSTs may
 /// expire.
 pub fn drops_entries(options: &Options) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { lsm_sieve_drops_entries(raw) }
 }
 
 /// Whether these database options make a write visible before its memtable has taken it.
 pub(crate) fn publishes_first(options: &Options) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { lsm_sieve_publishes_first(raw) }
 }
@@ -235,19 +239,17 @@ pub(crate) fn keep_history(options: &impl AsOptions) {
 
 /// Makes a database accept what was committed in two phases, and keep what was only prepared.
 pub(crate) fn allow_two_phases(options: &mut Options) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: the options are live, and exclusively ours.
-    unsafe { sys::rocksdb_options_set_allow_2pc(raw, 1) };
+    unsafe { lsm_sieve_allow_two_phases(raw) };
 }
 
 /// Makes a database open its SSTs before its open returns. From RocksDB 11.12 on, a secondary may
 /// otherwise open them later, by numbers that the writer may have given to other SSTs meanwhile.
 pub(crate) fn open_ssts_first(options: &mut Options) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: the options are live, and exclusively ours.
-    unsafe { sys::rocksdb_options_set_open_files_async(raw, 0) };
+    unsafe { lsm_sieve_open_ssts_first(raw) };
 }
 
 /// Installs memtable capture, SST capture and filter policy for one column family. Returns whether
@@ -265,8 +267,7 @@ pub(crate) fn install(
 
 /// Makes a listener receive the events of the database that is opened with these options.
 pub(crate) fn install_listener(options: &mut Options, listener: Listener) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     let listener = Arc::into_raw(Arc::new(listener)).cast_mut().cast();
     // SAFETY: as in `install`; the shim releases it through `listener_release`.
     unsafe { lsm_sieve_listen(raw, listener, &raw const HOOKS) }
@@ -367,7 +368,6 @@ mod tests {
     use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 
     use super::*;
-    use crate::SieveDb;
 
     #[test]
     fn a_layout_in_which_one_value_lies_elsewhere_does_not_match() {
@@ -381,12 +381,12 @@ mod tests {
         }
     }
 
+    #[cfg(not(rocksdb_10))]
     #[test]
     fn blobs_that_are_written_directly_do_not_go_with_transactions() {
         let options = Options::default();
         assert_eq!(transactions_refusal(&options), None);
-        // SAFETY: `options` lives through the call.
-        let raw = unsafe { options.as_raw_ptr() };
+        let raw = options.raw();
         // SAFETY: `raw` points to live options that nothing else uses.
         unsafe { sys::rocksdb_options_set_enable_blob_direct_write(raw, 1) };
         let reason = transactions_refusal(&options).unwrap();
@@ -400,8 +400,7 @@ mod tests {
             let mut options = Options::default();
             options.set_max_write_buffer_size_to_maintain(said);
             keep_history(&options);
-            // SAFETY: `options` lives through the call.
-            let raw = unsafe { options.as_raw_ptr() };
+            let raw = options.raw();
             // SAFETY: `raw` points to live options, which are only read.
             let set = unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) };
             assert_eq!(set, kept);
@@ -409,17 +408,17 @@ mod tests {
     }
 
     /// RocksDB refuses these options as they are.
+    #[cfg(not(rocksdb_10))]
     #[test]
     fn a_secondary_opens_its_ssts_first() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
-        let _writer = SieveDb::builder(&path).open().unwrap();
+        let _writer = crate::SieveDb::builder(&path).open().unwrap();
         let options = Options::default();
-        // SAFETY: `options` lives through the call.
-        let raw = unsafe { options.as_raw_ptr() };
+        let raw = options.raw();
         // SAFETY: `raw` points to live options that nothing else uses.
         unsafe { sys::rocksdb_options_set_open_files_async(raw, 1) };
-        let builder = SieveDb::builder(&path).options(&options);
+        let builder = crate::SieveDb::builder(&path).options(&options);
         builder.secondary(home.path().join("log")).open().unwrap();
     }
 

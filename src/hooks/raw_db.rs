@@ -4,8 +4,9 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr as _, Error, Options};
+use rocksdb::{Error, Options};
 
+use super::AsOptions as _;
 use super::base::Base;
 use super::handle::{Handle, JustOpened};
 use super::sieve::Sieve;
@@ -51,8 +52,7 @@ impl RawDb {
     /// copy and the databases that are opened with it.
     pub unsafe fn copy_of_options(raw: *const sys::rocksdb_options_t) -> Options {
         let options = Options::default();
-        // SAFETY: `options` lives through the call.
-        let copy = unsafe { options.as_raw_ptr() };
+        let copy = options.raw();
         // SAFETY: promised by the caller for `raw`; nothing else has the copy yet.
         unsafe { lsm_sieve_copy_options(copy, raw) };
         options

@@ -25,7 +25,7 @@ use rocksdb::{
 use tempfile::TempDir;
 
 use super::scan::{How, Mode, Scan, Shown, Step};
-use crate::support::binding::given;
+use crate::support::binding::{given, options_by_text};
 use crate::support::model_db;
 
 pub(super) type Filtered = SieveDb<SingleThreaded>;
@@ -109,7 +109,7 @@ impl Setting {
             // The binding has no function for it.
             Extractor::Capped => {
                 let capped = "prefix_extractor=rocksdb.CappedPrefix.3";
-                options = options.get_options_from_string(capped).unwrap();
+                options = options_by_text(&options, capped).unwrap();
             }
             Extractor::Custom => options.set_prefix_extractor(custom("until a slash", until)),
             Extractor::NotIdempotent => {

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr as _, DB};
+use lsm_sieve::raw_handle;
+use rocksdb::DB;
 
 /// Returns RocksDB's error, if it refuses.
 pub(super) fn ingest(engine: &DB, table: &Path) -> Result<(), String> {
@@ -19,8 +20,7 @@ pub(super) fn ingest(engine: &DB, table: &Path) -> Result<(), String> {
     let settings = unsafe { sys::rocksdb_ingestexternalfileoptions_create() };
     // SAFETY: the settings live.
     unsafe { sys::rocksdb_ingestexternalfileoptions_set_allow_db_generated_files(settings, 1) };
-    // SAFETY: the pointer is used while the engine is borrowed.
-    let db = unsafe { engine.as_raw_ptr() };
+    let db = raw_handle(engine).unwrap().as_ptr();
     // SAFETY: engine, path and settings live through the call, which keeps none of them.
     unsafe {
         sys::rocksdb_ingest_external_file(

@@ -1,8 +1,8 @@
 //! Compiles C++ against the headers of the RocksDB that `librocksdb-sys` builds. Build scripts include
 //! this file.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 /// Set to inject a fault that tests must find; see `crates/support/src/fault.rs`.
 const FAULTS: &str = "LSM_SIEVE_FAULTS";
@@ -54,10 +54,9 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
         .flag("-fno-rtti")
         .flag("-include")
         .flag("cstdint")
-        // These change the layout of shared classes, so they must be the same as for RocksDB.
+        // This and the macros below change the layout of shared classes, so they must be the same as
+        // for RocksDB.
         .define("NDEBUG", "1")
-        .define("HAVE_ALIGNED_NEW", None)
-        .define("HAVE_UINT128_EXTENSION", None)
         .flag_if_supported("-Wno-unused-parameter");
     if env::var_os(TRAP_UB).is_some() {
         // Traps on undefined behaviour; needs no run-time library and no type information.
@@ -69,10 +68,29 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     if env::var_os(FAULTS).is_some_and(|value| value == "1") {
         build.define(FAULTS, None);
     }
-    for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {
+    let os = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    let is_old = major_version(&rocksdb) < 11;
+    for name in shared_macros(is_old).iter().chain(macros_of(&os, is_old)) {
         build.define(name, None);
     }
     build.compile(library);
+    // Its C interface lacks what some tests need.
+    println!("cargo::rustc-check-cfg=cfg(rocksdb_10)");
+    if is_old {
+        println!("cargo::rustc-cfg=rocksdb_10");
+    }
+}
+
+/// Of the headers in this folder.
+fn major_version(rocksdb: &Path) -> u32 {
+    let header = rocksdb.join("include/rocksdb/version.h");
+    let text = fs::read_to_string(&header);
+    let text = text.unwrap_or_else(|error| panic!("cannot read {}: {error}", header.display()));
+    let version = text
+        .lines()
+        .find_map(|line| line.strip_prefix("#define ROCKSDB_MAJOR "));
+    let version = version.and_then(|version| version.trim().parse().ok());
+    version.unwrap_or_else(|| panic!("{} names no version", header.display()))
 }
 
 /// With `ROCKSDB_LIB_DIR`, `librocksdb-sys` links another library instead of its own sources. The
@@ -95,10 +113,19 @@ fn refuse_foreign_library() {
     }
 }
 
-/// The macros that the build script of `librocksdb-sys` defines for each system.
-fn platform_defines(os: &str) -> &'static [&'static str] {
-    match os {
-        "linux" => &[
+/// The macros that the build script of `librocksdb-sys` defines on all systems. That of RocksDB 10
+/// does not know them.
+fn shared_macros(is_old: bool) -> &'static [&'static str] {
+    match is_old {
+        true => &[],
+        false => &["HAVE_ALIGNED_NEW", "HAVE_UINT128_EXTENSION"],
+    }
+}
+
+/// Those that it defines for each system.
+fn macros_of(os: &str, is_old: bool) -> &'static [&'static str] {
+    match (os, is_old) {
+        ("linux", false) => &[
             "OS_LINUX",
             "ROCKSDB_PLATFORM_POSIX",
             "ROCKSDB_LIB_IO_POSIX",
@@ -107,11 +134,17 @@ fn platform_defines(os: &str) -> &'static [&'static str] {
             "ROCKSDB_FALLOCATE_PRESENT",
             "ROCKSDB_RANGESYNC_PRESENT",
         ],
-        "macos" => &[
+        ("linux", true) => &[
+            "OS_LINUX",
+            "ROCKSDB_PLATFORM_POSIX",
+            "ROCKSDB_LIB_IO_POSIX",
+            "ROCKSDB_SCHED_GETCPU_PRESENT",
+        ],
+        ("macos", _) => &[
             "OS_MACOSX",
             "ROCKSDB_PLATFORM_POSIX",
             "ROCKSDB_LIB_IO_POSIX",
         ],
-        other => panic!("lsm-sieve supports RocksDB on Linux and macOS, not on {other}"),
+        (other, _) => panic!("lsm-sieve supports RocksDB on Linux and macOS, not on {other}"),
     }
 }

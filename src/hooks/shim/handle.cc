@@ -27,6 +27,7 @@
 #include "test_util/sync_point.h"
 
 #include "shim.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 namespace {
@@ -156,7 +157,7 @@ class FilteredIterator final : public Iterator {
     is_empty_ = false;
     return status;
   }
-  void Prepare(const MultiScanArgs& scans) override {
+  void Prepare(const ScanRanges& scans) override {
     is_usable_ = false;
     FAULT(PreparedScanAnswered, is_usable_ = true);
     inner_->Prepare(scans);
@@ -211,7 +212,7 @@ class FilteredDB final : public DBWithTTL {
  public:
   FilteredDB(std::unique_ptr<DB>&& base, bool has_ttl, bool reads_only, void* sieve,
              const lsm_sieve_hooks* hooks)
-      : DBWithTTL(std::move(base)),
+      : DBWithTTL(ToOwner(std::move(base))),
         has_ttl_(has_ttl),
         reads_only_(reads_only),
         writer_(db_),
@@ -467,9 +468,11 @@ class FilteredDB final : public DBWithTTL {
   void SetTtl(ColumnFamilyHandle* cf, int32_t ttl) override {
     if (has_ttl_) WithTtl()->SetTtl(cf, ttl);
   }
+#if SIEVE_HAS_GET_TTL
   Status GetTtl(ColumnFamilyHandle* cf, int32_t* ttl) override {
     return has_ttl_ ? WithTtl()->GetTtl(cf, ttl) : NoTtl();
   }
+#endif
 
   // ---------------------------------------------------------------- external writes
 
@@ -483,11 +486,13 @@ class FilteredDB final : public DBWithTTL {
     FAULT(ManyIngestedUnannounced, return db_->IngestExternalFiles(args));
     return External(kAllCfs, [&] { return db_->IngestExternalFiles(args); });
   }
+#if SIEVE_INGESTS_IN_STEPS
   Status CommitFileIngestionHandles(
       std::vector<std::unique_ptr<FileIngestionHandle>> handles) override {
     FAULT(CommitUnannounced, return db_->CommitFileIngestionHandles(std::move(handles)));
     return External(kAllCfs, [&] { return db_->CommitFileIngestionHandles(std::move(handles)); });
   }
+#endif
   // A secondary drops memtables here before their SSTs can be listed.
   Status TryCatchUpWithPrimary() override {
     FAULT(CatchUpUnannounced, return db_->TryCatchUpWithPrimary());
@@ -525,9 +530,11 @@ class FilteredDB final : public DBWithTTL {
   // RocksDB's instances that only read run these all the same, or in part, or wait without end.
   using DBWithTTL::FlushWAL;
   Status FlushWAL(bool sync) override { return reads_only_ ? ReadsOnly() : db_->FlushWAL(sync); }
+#if SIEVE_HAS_FLUSH_WAL_OPTIONS
   Status FlushWAL(const FlushWALOptions& options) override {
     return reads_only_ ? ReadsOnly() : db_->FlushWAL(options);
   }
+#endif
   // It may close the database, before which maintenance ends.
   Status WaitForCompact(const WaitForCompactOptions& options) override {
     if (reads_only_) return ReadsOnly();
@@ -542,26 +549,19 @@ class FilteredDB final : public DBWithTTL {
   }
 
   using DBWithTTL::SetOptions;
-  Status SetOptions(
-      const std::unordered_map<ColumnFamilyHandle*, std::unordered_map<std::string, std::string>>&
-          options) override {
-    if (reads_only_) return ReadsOnly();
-    for (const auto& [cf, of_cf] : options) {
-      const auto mempurge = of_cf.find(kMempurge);
-      if (mempurge != of_cf.end() && IsSwitchedOn(mempurge->second)) {
-        return Status::NotSupported(
-            std::string("with ") + kMempurge +
-            " RocksDB 11.8.1 itself loses keys and reads values that were overwritten; leave it at 0");
-      }
-      if (of_cf.count(kExtractor) > 0) {
-        FAULT(ExtractorChangeUnnoticed, continue);
-        ExtractorChanges();
-        hooks_->sieve_extractor_changes(sieve_);
-        has_extractor_changed_.store(true, std::memory_order_seq_cst);
-      }
-    }
-    return db_->SetOptions(options);
+  using OptionsByCf =
+      std::unordered_map<ColumnFamilyHandle*, std::unordered_map<std::string, std::string>>;
+#if SIEVE_SETS_OPTIONS_OF_MANY
+  Status SetOptions(const OptionsByCf& options) override {
+    const Status allowed = BeforeOptionsChange(options);
+    return allowed.ok() ? db_->SetOptions(options) : allowed;
   }
+#else
+  Status SetOptions(ColumnFamilyHandle* cf, const OptionsByCf::mapped_type& options) override {
+    const Status allowed = BeforeOptionsChange({{cf, options}});
+    return allowed.ok() ? db_->SetOptions(cf, options) : allowed;
+  }
+#endif
 
   // ---------------------------------------------------------------- what StackableDB does not pass on
 
@@ -586,6 +586,25 @@ class FilteredDB final : public DBWithTTL {
   }
 
  private:
+  // Whether these options may be set. Filters end that a new prefix extractor makes wrong.
+  Status BeforeOptionsChange(const OptionsByCf& options) {
+    if (reads_only_) return ReadsOnly();
+    for (const auto& [cf, of_cf] : options) {
+      const auto mempurge = of_cf.find(kMempurge);
+      if (mempurge != of_cf.end() && IsSwitchedOn(mempurge->second)) {
+        return Status::NotSupported(
+            std::string("with ") + kMempurge +
+            " RocksDB 11.8.1 itself loses keys and reads values that were overwritten; leave it at 0");
+      }
+      if (of_cf.count(kExtractor) > 0) {
+        FAULT(ExtractorChangeUnnoticed, continue);
+        ExtractorChanges();
+        hooks_->sieve_extractor_changes(sieve_);
+        has_extractor_changed_.store(true, std::memory_order_seq_cst);
+      }
+    }
+    return Status::OK();
+  }
   static constexpr uint32_t kAllCfs = UINT32_MAX;
 
   // RocksDB's own refusal.
@@ -817,12 +836,15 @@ class MemoryReader {
   MemoryReader& operator=(const MemoryReader&) = delete;
 
   bool ReadWord(uintptr_t address, uintptr_t* word) {
-    if (has_failed_ || address % sizeof(word) != 0) return false;
-    const void* from = reinterpret_cast<const void*>(address);
-    const ssize_t written = write(ends_[1], from, sizeof(*word));
+    return address % sizeof(*word) == 0 && Read(address, word, sizeof(*word));
+  }
+
+  bool Read(uintptr_t address, void* to, ssize_t size) {
+    if (has_failed_) return false;
+    const ssize_t written = write(ends_[1], reinterpret_cast<const void*>(address), size);
     if (written < 0 && errno == EFAULT) return false;
-    // A word that stays in the pipe would be taken for the next one.
-    has_failed_ = written != sizeof(*word) || read(ends_[0], word, sizeof(*word)) != sizeof(*word);
+    // What stays in the pipe would be taken for the next value.
+    has_failed_ = written != size || read(ends_[0], to, size) != size;
     return !has_failed_;
   }
 
@@ -877,6 +899,29 @@ rocksdb_t* lsm_sieve_find_handle(const void* object, size_t size,
   FAULT(AnyHandleTaken, matches = 1);
   if (memory.HasFailed()) return nullptr;
   return matches == 1 ? reinterpret_cast<rocksdb_t*>(handle) : nullptr;
+}
+
+// Where an object of the binding has its pointer to options that allow this many background jobs: the
+// place of the one word that points to such options. `size` if there is none, or several.
+size_t lsm_sieve_find_options(const void* object, size_t size, int jobs) noexcept {
+  const auto of_jobs = [](uintptr_t options) {
+    return reinterpret_cast<uintptr_t>(
+        &reinterpret_cast<const rocksdb_options_t*>(options)->rep.max_background_jobs);
+  };
+  MemoryReader memory;
+  size_t found = size;
+  size_t matches = 0;
+  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
+    uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
+    int value = 0;
+    if (word != 0 && memory.Read(of_jobs(word), &value, sizeof(value)) && value == jobs) {
+      found = at;
+      ++matches;
+    }
+  }
+  FAULT(AnyOptionsTaken, matches = 1);
+  return matches == 1 && !memory.HasFailed() ? found : size;
 }
 
 // Puts the filters behind a handle. Takes over `sieve`.

@@ -15,6 +15,7 @@
 #include "rocksdb/sst_file_reader.h"
 #include "rocksdb/table_properties.h"
 #include "rocksdb/unique_id.h"
+#include "rocksdb/utilities/types_util.h"
 
 #include "shim.h"
 
@@ -132,14 +133,15 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, s
                          void* context,
                          bool (*each)(void* context, const char* key, size_t size,
                                       bool deletion)) noexcept {
-  SstFileReader reader(EngineOf(cf)->GetOptions(cf->rep));
+  const Options options = EngineOf(cf)->GetOptions(cf->rep);
+  SstFileReader reader(options);
   Status status = reader.Open(std::string(path, path_size));
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
   if (entries == nullptr) return CopyString("the SST cannot be iterated");
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     ParsedEntryInfo entry;
-    status = reader.ParseTableIteratorKey(entries->key(), &entry);
+    status = ParseEntry(entries->key(), options.comparator, &entry);
     if (!status.ok()) return ErrorOf(status);
     bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
                     entry.type == kEntryDeleteWithTimestamp;
