@@ -12,7 +12,7 @@ use rocksdb::{
     UniversalCompactOptions,
 };
 
-use crate::support::binding::options_by_text;
+use crate::support::binding::{options_by_text, set_mempurge_threshold};
 use crate::support::model_db::{
     Dice, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
     sieve, verify_finds_every_key, write_randomly,
@@ -486,6 +486,7 @@ fn consolidation_beside_flushes_of_two_memtables_loses_no_key() {
 fn unsupported_options_by_text_are_refused() {
     for (text, reason) in [
         ("disallow_memtable_writes=true", "disallow_memtable_writes"),
+        #[cfg(not(rocksdb_10))]
         ("cf_allow_ingest_behind=true", "allow_ingest_behind"),
         ("compaction_style=kCompactionStyleNone", "compaction style"),
         ("memtable=prefix_hash:16", "skip list"),
@@ -504,7 +505,7 @@ fn unsupported_options_by_text_are_refused() {
 fn mempurge_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut purged = options();
-    purged = options_by_text(&purged, "experimental_mempurge_threshold=1.0").unwrap();
+    set_mempurge_threshold(&mut purged, 1.0);
     let is_refused = |text: &str| text.contains("experimental_mempurge_threshold");
     let refused = SieveDb::open(&purged, &sieve(), home.path()).unwrap_err();
     assert!(is_refused(&refused.to_string()), "{refused}");

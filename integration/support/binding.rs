@@ -58,6 +58,13 @@ pub(crate) fn options_by_text(options: &Options, text: &str) -> Result<Options, 
     Ok(parsed)
 }
 
+/// `rocksdb` 0.24 cannot set it, and text does not either in RocksDB 10.
+pub(crate) fn set_mempurge_threshold(options: &mut Options, threshold: f64) {
+    let options = raw_options(options);
+    // SAFETY: the options live through the call.
+    unsafe { sys::rocksdb_options_set_experimental_mempurge_threshold(options, threshold) };
+}
+
 /// Switches the deletion of files that nothing needs.
 pub(crate) fn delete_files(db: &Engine, on: bool) -> Result<(), String> {
     let db = raw_handle(db).expect("an open database").as_ptr();

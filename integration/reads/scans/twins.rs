@@ -20,7 +20,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::{
-    BlockBasedOptions, DB, Options, SingleThreaded, SliceTransform, SstFileWriter, WriteBatch,
+    BlockBasedOptions, DB, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, SingleThreaded,
+    SliceTransform, SstFileWriter, WriteBatch,
 };
 use tempfile::TempDir;
 
@@ -156,11 +157,16 @@ pub(super) struct Twins {
     pub(super) filtered: Filtered,
 }
 
+/// RocksDB alone, opened with a handle of the default column family.
+pub(super) fn plain(options: &Options, path: &Path) -> DB {
+    DB::open_cf_with_opts(options, path, [(DEFAULT, options.clone())]).unwrap()
+}
+
 impl Twins {
     pub(super) fn new(setting: Setting) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let (plain, filtered) = (home.path().join("plain"), home.path().join("filtered"));
-        let plain = DB::open(&setting.options(), plain).unwrap();
+        let [of_plain, filtered] = ["plain", "filtered"].map(|name| home.path().join(name));
+        let plain = plain(&setting.options(), &of_plain);
         let filtered = open_filtered(setting, &filtered);
         Self {
             home,
@@ -183,7 +189,7 @@ impl Twins {
                 db.flush().unwrap();
             }
         }
-        let plain = DB::open(&setting.options(), &paths[0]).unwrap();
+        let plain = plain(&setting.options(), &paths[0]);
         let filtered = open_filtered(setting, &paths[1]);
         Self {
             home,
@@ -201,7 +207,7 @@ impl Twins {
         };
         let home = self.closed();
         Self {
-            plain: DB::open(&setting.options(), home.path().join("plain")).unwrap(),
+            plain: plain(&setting.options(), &home.path().join("plain")),
             filtered: opened(&setting.options(), &sieve, &home.path().join("filtered")),
             home,
             setting,

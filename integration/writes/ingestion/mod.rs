@@ -135,7 +135,7 @@ fn ingested_sst_of_another_filtered_database_loses_no_key() {
     db.ingest_external_file(vec![&carried]).unwrap_err();
     check_settled(&db, &model);
     drop(db);
-    db_generated_files::ingest(&rocksdb::DB::open(&options(), &to).unwrap(), &carried).unwrap();
+    db_generated_files::ingest(&options(), &to, &carried).unwrap();
     model.extend(lent);
     let db = open(&to);
     check_reads(&db, &model);

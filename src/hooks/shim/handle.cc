@@ -857,12 +857,13 @@ class MemoryReader {
   bool has_failed_;
 };
 
-// Whether this is the engine, or a `DBWithTTL` whose engine it is: a `StackableDB` has the engine
-// behind its table of virtual functions.
+// Whether this is the engine, or one that passes its calls on: a `StackableDB` has what it wraps
+// behind its table of virtual functions. The filters and a time to live are one each.
 bool IsEngine(uintptr_t candidate, uintptr_t engine, MemoryReader& memory) {
-  uintptr_t base = 0;
-  return candidate == engine ||
-         (memory.ReadWord(candidate + sizeof(uintptr_t), &base) && base == engine);
+  for (int wrappers = 0; candidate != engine; ++wrappers) {
+    if (wrappers == 2 || !memory.ReadWord(candidate + sizeof(uintptr_t), &candidate)) return false;
+  }
+  return true;
 }
 
 }  // namespace
