@@ -3,6 +3,9 @@
 #[path = "src/hooks/shim/build.rs"]
 mod shim;
 
+#[path = "src/hooks/shim/prebuilt.rs"]
+mod prebuilt;
+
 fn main() {
     let folder = std::path::Path::new("src/hooks/shim");
     let sources = [
@@ -17,5 +20,10 @@ fn main() {
         "transactions.cc",
     ];
     let sources = sources.map(|source| folder.join(source));
-    shim::compile("lsm_sieve_shim", &sources, &[folder.join("shim.h")]);
+    let headers = ["shim.h", "versions.h"].map(|header| folder.join(header));
+    if let Some(flags) = shim::compile("lsm_sieve_shim", &sources, &headers)
+        && let Some(library) = prebuilt::Library::named()
+    {
+        library.prove(folder, &flags);
+    }
 }

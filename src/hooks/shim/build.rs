@@ -15,8 +15,13 @@ const PLUGIN: &str = "LSM_SIEVE_PLUGIN";
 /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
 const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
-/// Makes a static library of these sources, which include the headers.
-pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
+/// Makes a static library of these sources, which include the headers. Returns the compiler's settings
+/// if it is linked with RocksDB.
+pub(crate) fn compile(
+    library: &str,
+    sources: &[PathBuf],
+    headers: &[PathBuf],
+) -> Option<cc::Build> {
     for file in sources.iter().chain(headers) {
         println!("cargo:rerun-if-changed={}", file.display());
     }
@@ -26,12 +31,11 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     println!("cargo:rerun-if-env-changed={SHIM_ALONE}");
     println!("cargo:rerun-if-env-changed={PLUGIN}");
     if env::var_os(PLUGIN).is_some() {
-        return;
+        return None;
     }
-    if env::var_os(DOCS_RS).is_none() {
-        refuse_foreign_library();
-    } else if env::var_os(SHIM_ALONE).is_none() {
-        return;
+    let is_linked = env::var_os(DOCS_RS).is_none();
+    if !is_linked && env::var_os(SHIM_ALONE).is_none() {
+        return None;
     }
     let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
     let Some(sys) = sys else {
@@ -79,6 +83,7 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     if is_old {
         println!("cargo::rustc-cfg=rocksdb_10");
     }
+    is_linked.then_some(build)
 }
 
 /// Of the headers in this folder.
@@ -91,26 +96,6 @@ fn major_version(rocksdb: &Path) -> u32 {
         .find_map(|line| line.strip_prefix("#define ROCKSDB_MAJOR "));
     let version = version.and_then(|version| version.trim().parse().ok());
     version.unwrap_or_else(|| panic!("{} names no version", header.display()))
-}
-
-/// With `ROCKSDB_LIB_DIR`, `librocksdb-sys` links another library instead of its own sources. The
-/// shim is compiled against the private headers of these sources, so it cannot be used then.
-fn refuse_foreign_library() {
-    const LIBRARY: &str = "ROCKSDB_LIB_DIR";
-    const COMPILE: &str = "ROCKSDB_COMPILE";
-    println!("cargo:rerun-if-env-changed={LIBRARY}");
-    println!("cargo:rerun-if-env-changed={COMPILE}");
-    let compiled =
-        env::var(COMPILE).is_ok_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
-    if let Some(library) = env::var_os(LIBRARY)
-        && !compiled
-    {
-        panic!(
-            "{LIBRARY} is {}: lsm-sieve reaches into RocksDB's private classes and needs the one \
-             that librocksdb-sys builds; unset it, or set {COMPILE}=1",
-            Path::new(&library).display()
-        );
-    }
 }
 
 /// The macros that the build script of `librocksdb-sys` defines on all systems. That of RocksDB 10
