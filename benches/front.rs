@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         db.flush()?;
     }
-    db.consolidate()?;
+    db.filters().consolidate()?;
 
     let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([1; 16]));
     let stage = Stage::with_rate(Kind::Blocked, Items::new(keys), Rate::new(0.0075)?)?;
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "answer: the front",
         median_ns(|keys| {
             keys.iter()
-                .for_each(|key| _ = black_box(db.filter_answer(key)))
+                .for_each(|key| _ = black_box(db.filters().answer(key)))
         }),
     );
     report(

@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let handle: &Engine = &db;
         fill(&native, keys, runs)?;
         fill(handle, keys, runs)?;
-        db.consolidate()?;
+        db.filters().consolidate()?;
 
         let get = |db: &Engine, key: &[u8; 16]| _ = black_box(db.get_pinned(key));
         let put = |db: &Engine, key: &[u8; 16]| db.put(key, [b'v'; 100]).expect("a put");

@@ -58,7 +58,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for db in databases {
         ns_each(db, 0, WARM, &unlogged)?;
     }
-    assert!(filtered.wait_for_maintenance(Duration::from_secs(60)));
+    assert!(
+        filtered
+            .filters()
+            .wait_for_maintenance(Duration::from_secs(60))
+    );
     let mut ns = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
         let first = WARM + round * puts;

@@ -134,7 +134,7 @@ fn compare_all(
 ) -> Result<(), Box<dyn std::error::Error>> {
     fill(native, keys)?;
     fill(sieve, keys)?;
-    sieve.consolidate()?;
+    sieve.filters().consolidate()?;
 
     let absent = |round| ABSENT + round * LOOKS..ABSENT + (round + 1) * LOOKS;
     let look = |subject: &dyn Subject, ids| {

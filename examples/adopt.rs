@@ -26,11 +26,11 @@ fn adopt(options: &Options, folder: &Path) -> Outcome {
     // Answers are right from the start: until the keys of an SST are read, lookups go to the
     // engine.
     assert!(db.get(42_u32.to_be_bytes())?.is_some());
-    assert!(db.wait_until_complete(Duration::from_secs(60)));
+    assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
     for stranger in USERS.end..2 * USERS.end {
         assert!(db.get(stranger.to_be_bytes())?.is_none());
     }
-    let stats = db.stats();
+    let stats = db.filters().stats();
     assert!(stats.absent > 9_500, "{stats:?}");
     Ok(())
 }

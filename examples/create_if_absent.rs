@@ -33,13 +33,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sieve = SieveOptions::default().transactions(Isolation::Optimistic);
 
     let db = SieveDb::open(&options, &sieve, folder.path())?;
-    assert!(db.wait_until_complete(Duration::from_secs(60)));
+    assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
     // Each request is sent three times.
     let mut carried_out = 0;
     for request in (0..30_000_u32).map(|request| request % 10_000) {
         carried_out += usize::from(carry_out(&db, &request.to_be_bytes())?);
     }
-    let ruled_out = db.stats().absent;
+    let ruled_out = db.filters().stats().absent;
     println!("{carried_out} requests were new; filters ruled {ruled_out} out");
     Ok(())
 }

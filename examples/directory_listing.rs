@@ -46,14 +46,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     db.flush()?;
-    assert!(db.wait_until_complete(Duration::from_secs(60)));
+    assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
     let mut removable = 0;
     for number in 0..10_000 {
         removable += u32::from(is_empty(&db, &folder(number))?);
     }
     assert_eq!(list(&db, &folder(10))?, ["notes.txt", "photo.jpg"]);
     assert!(list(&db, &folder(11))?.is_empty());
-    let stats = db.stats();
+    let stats = db.filters().stats();
     println!(
         "{removable} folders are empty; the filters answered {} of {} questions",
         stats.prefixes_absent,

@@ -14,13 +14,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.put(user.to_be_bytes(), b"a record")?;
     }
     db.flush()?;
-    assert!(db.wait_until_complete(Duration::from_secs(60)));
+    assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
 
     // Present keys are always found; most lookups of absent keys do not reach the engine.
     assert!(db.get(42_u32.to_be_bytes())?.is_some());
     let absent = 10_000..20_000_u32;
     let spared = absent
-        .filter(|user| db.filter_answer(user.to_be_bytes()).is_absent())
+        .filter(|user| db.filters().answer(user.to_be_bytes()).is_absent())
         .count();
     assert!(spared > 9_500, "only {spared} of 10,000 misses avoided");
     Ok(())

@@ -46,7 +46,7 @@ fn open(folder: &std::path::Path) -> Result<SieveDb, Box<dyn std::error::Error>>
 
 /// The text that Prometheus reads. `users` becomes the label `db`.
 fn scrape(db: &SieveDb, prometheus: &PrometheusHandle) -> String {
-    db.health().record_metrics("users");
+    db.filters().health().record_metrics("users");
     prometheus.render()
 }
 

@@ -16,9 +16,10 @@
 //! ```
 //!
 //! - *A database that you have*: open it with [`SieveDb::open`]. Its SSTs are read in the background
-//!   and none is rewritten; [`SieveDb::wait_until_complete`] waits until the filters answer for all
+//!   and none is rewritten; [`Filters::wait_until_complete`] waits until the filters answer for all
 //!   keys.
-//! - *Settings*: [`SieveOptions`]. *What the filters do*: [`SieveDb::health`] and [`SieveDb::stats`].
+//! - *Settings*: [`SieveOptions`]. *What the filters do*: [`SieveDb::filters`] has their
+//!   [`health`](Filters::health) and [`stats`](Filters::stats), and their maintenance.
 //! - *Taking the filters out*: close the database, open it with RocksDB alone, and remove the folder
 //!   `sieve` in it. SSTs that were written meanwhile have no filter for RocksDB until a compaction,
 //!   unless [`SieveOptions::segment_filters`] was `None`.
@@ -39,8 +40,8 @@
 //! | `error` | errors of open, maintenance and reports |
 //! | `hooks` | the hooks inside RocksDB and behind its handle, and their self-check; with `db/access`, the only unsafe code |
 //! | `engine` | RocksDB as `front` asks it |
-//! | `db` | [`SieveDb`]: open, its own reads, transactions |
-//! | `report` | health, inspect, verify: cheap, in full, and checked against all keys |
+//! | `db` | [`SieveDb`]: open, its own reads, transactions; what the filters alone answer |
+//! | `report` | inspect, verify: every filter in full, and checked against all keys |
 //! | `tests` | tests that need a whole database: blocked flushes, power cuts |
 
 // docs.rs builds with nightly and shows which items need a feature.
@@ -67,7 +68,6 @@ pub use format::PrefixId;
 pub use hash::HashId;
 #[doc(hidden)]
 pub use hooks::drops_entries;
-#[doc(hidden)]
 pub use hooks::sieve::Sieve;
 #[doc(hidden)]
 pub use hooks::{RawDb, raw_handle, raw_options};
@@ -75,10 +75,10 @@ use lsm_sieve_filter::{filter, hash, math};
 pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};
 pub use lsm_sieve_front::audit::FalseNegative;
-pub use lsm_sieve_front::filters::MaintenanceError;
-pub use lsm_sieve_front::health::{CfHealth, PrefixHealth};
-pub use lsm_sieve_front::maintenance::planning::FilterPlan;
+pub use lsm_sieve_front::filters::{Filters, MaintenanceError};
+pub use lsm_sieve_front::health::{CfHealth, FilterMemory, Health, PrefixHealth};
 pub use lsm_sieve_front::maintenance::scrub::Scrubbed;
+pub use lsm_sieve_front::maintenance::segment_plan::FilterPlan;
 #[cfg(feature = "metrics")]
 pub use lsm_sieve_front::metrics::describe_metrics;
 pub use lsm_sieve_front::opening::FilterFolderError;
@@ -88,9 +88,7 @@ pub use lsm_sieve_front::stats::Stats;
 pub use lsm_sieve_front::view::{AbsenceProof, Answer};
 use lsm_sieve_support::{fault, sync};
 pub use math::{Bits, Items, Probes, Rate, RateError};
-pub use options::{FilterMemory, Isolation, SieveOptions};
-pub use report::{
-    CfReport, FilterReport, Health, Inspection, LostKey, SegmentReport, VerifyReport,
-};
+pub use options::{Isolation, SieveOptions};
+pub use report::{CfReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
 pub use rocksdb;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, TransactionDBOptions};
 
 use crate::hash::HashId;
-use crate::math::{Bits, Items};
-use lsm_sieve_front::cf_filter::CfFilter;
+use crate::math::Items;
 use lsm_sieve_front::filter_options::FilterOptions;
+use lsm_sieve_front::health::FilterMemory;
 use lsm_sieve_front::options::{Access, FilterSize, FrontOptions, sizes_for};
 use lsm_sieve_front::prefix::{Prefix, Prefixes};
 
@@ -92,19 +92,6 @@ impl fmt::Debug for Isolation {
     }
 }
 
-/// Memory of filters, in bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterMemory {
-    /// The summary filter of a column family, which lookups check first; or those of all.
-    pub summary: Bits,
-    /// The segment filters of all SSTs, which RocksDB probes.
-    pub segments: Bits,
-    /// Memory beside the filters, of a column family or of all: counters, lists of SSTs and hook
-    /// objects.
-    pub overhead: Bits,
-}
-
 impl Default for SieveOptions {
     /// One percent false positives, XXH3, no memory budget.
     fn default() -> Self {
@@ -180,8 +167,8 @@ impl SieveOptions {
         self
     }
 
-    /// The most memory that all filters and their hooks may take, in bits ([`Bits::from_bytes`]).
-    /// Not set by default: they take what [`SieveOptions::memory_for`] says.
+    /// The most memory that all filters and their hooks may take. Not set by default: they take what
+    /// [`SieveOptions::memory_for`] says.
     ///
     /// Over the budget whole filters are dropped, first those of the SSTs that the fewest lookups
     /// reach. A summary filter that would have to grow answers *maybe*. Writes never fail because
@@ -191,8 +178,8 @@ impl SieveOptions {
     /// the next maintenance run. While a summary filter is rebuilt, lookups use the old one, which
     /// is not counted. Neither are the hashes that a static summary filter is built from.
     #[must_use]
-    pub fn memory_budget(mut self, budget: Bits) -> Self {
-        self.filters = self.filters.memory_budget(budget);
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.filters = self.filters.memory_budget(bytes);
         self
     }
 
@@ -267,12 +254,7 @@ impl SieveOptions {
     /// consolidated and whose SSTs hold each key once. It is more while the summary filter grows or
     /// SSTs overlap, and for few keys: a summary filter starts with room for 262,144 (0.4 MB).
     pub fn memory_for(&self, keys: Items) -> FilterMemory {
-        let (summary, segments) = sizes_for(&self.resolved(), keys);
-        FilterMemory {
-            summary,
-            segments,
-            overhead: CfFilter::OVERHEAD,
-        }
+        FilterMemory::of_cf(sizes_for(&self.resolved(), keys))
     }
 }
 
@@ -286,13 +268,12 @@ impl SieveOptions {
         self
     }
 
-    /// The most memory for hashes while a static summary filter is built, in bits
-    /// ([`Bits::from_bytes`]); 8 bytes per key. The hashes of all keys are in a temporary file
-    /// meanwhile; if there are more of them, the filter is built in parts. The default is one byte
-    /// for each key, or 1 MiB if that is more.
+    /// The most memory for hashes while a static summary filter is built; a hash has 8 bytes. The
+    /// hashes of all keys are in a temporary file meanwhile; if there are more of them, the filter is
+    /// built in parts. The default is one byte for each key, or 1 MiB if that is more.
     #[must_use]
-    pub fn build_memory(mut self, memory: Bits) -> Self {
-        self.filters = self.filters.build_memory(memory);
+    pub fn build_memory(mut self, bytes: u64) -> Self {
+        self.filters = self.filters.build_memory(bytes);
         self
     }
 
@@ -305,7 +286,7 @@ impl SieveOptions {
     /// the engine. If one key in fifty is absent, in random order, that is half of the absent keys.
     /// If one in ten is, it is one in thirty of them.
     ///
-    /// Other reads, such as those of many keys, [`SieveDb::filter_answer`](super::SieveDb::filter_answer)
+    /// Other reads, such as those of many keys, [`Sieve::answer`](crate::Sieve::answer)
     /// and those of differential stores, always check the summary filter. If this is off, every read
     /// does.
     #[must_use]
@@ -317,7 +298,7 @@ impl SieveOptions {
     /// Audits one negative in `one_in`: it is read from the engine all the same, to verify that the
     /// key does not exist. 0 audits none. If the key exists, all filters of the database are
     /// distrusted until it is opened again: see
-    /// [`SieveDb::false_negative`](super::SieveDb::false_negative).
+    /// [`Filters::false_negative`](crate::Filters::false_negative).
     ///
     /// The default is one in 8,192, throttled so that the audits of a column family take at
     /// most 1% of the time. A value that is set here is not throttled.
@@ -328,7 +309,7 @@ impl SieveOptions {
     }
 
     /// How often the filters in memory are scrubbed in the background, to find flipped bits. The
-    /// default is one hour; `None` turns it off. [`SieveDb::scrub`](super::SieveDb::scrub) scrubs
+    /// default is one hour; `None` turns it off. [`Filters::scrub`](crate::Filters::scrub) scrubs
     /// at once.
     #[must_use]
     pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {

@@ -54,18 +54,27 @@ fn write(path: &Path) -> Model {
 /// Checks a database in which a false negative was found: every read is right, no answer is
 /// *absent* and no filter is stored. After a reopen it has new filters, which are right.
 fn recovers_from_false_negative(db: SieveDb, path: &Path, model: &Model) {
-    let false_negative = db.false_negative().expect("an audit refuted a filter");
+    let false_negative = db
+        .filters()
+        .false_negative()
+        .expect("an audit refuted a filter");
     assert_eq!(false_negative.cf, DEFAULT_COLUMN_FAMILY_NAME);
     assert!(false_negative.noted, "the folder says so");
-    assert_eq!(db.inspect().unwrap().false_negative, Some(false_negative));
-    assert_eq!(db.stats().false_negatives, 1);
+    assert_eq!(
+        db.filters().inspect().unwrap().false_negative.as_ref(),
+        Some(false_negative)
+    );
+    assert_eq!(db.filters().stats().false_negatives, 1);
     check_reads(&db, model);
-    assert_eq!(db.filter_answer(absent_key(1)), Answer::Maybe);
-    assert!(db.consolidate().is_err());
-    assert!(!db.wait_until_complete(std::time::Duration::from_secs(1)));
+    assert_eq!(db.filters().answer(absent_key(1)), Answer::Maybe);
+    assert!(db.filters().consolidate().is_err());
+    assert!(
+        !db.filters()
+            .wait_until_complete(std::time::Duration::from_secs(1))
+    );
     db.create_cf("later", &options()).unwrap();
     let later = db.cf_handle("later").unwrap();
-    assert_eq!(db.filter_answer_cf(&later, b"x"), Answer::Maybe);
+    assert_eq!(db.filters().answer_cf(&later, b"x"), Answer::Maybe);
     drop(later);
     db.put(b"written later", b"1").unwrap();
     db.flush().unwrap();
@@ -83,9 +92,9 @@ fn recovers_from_false_negative(db: SieveDb, path: &Path, model: &Model) {
     let db = open(path);
     check_reads(&db, &model);
     check_settled(&db, &model);
-    assert_eq!(db.false_negative(), None);
-    assert_eq!(db.stats().false_negatives, 0);
-    assert_eq!(db.inspect().unwrap().distrusted_runs, 1);
+    assert_eq!(db.filters().false_negative(), None);
+    assert_eq!(db.filters().stats().false_negatives, 0);
+    assert_eq!(db.filters().inspect().unwrap().distrusted_runs, 1);
     drop(db);
     let db = SieveDb::builder(path)
         .options(&options())
@@ -93,7 +102,7 @@ fn recovers_from_false_negative(db: SieveDb, path: &Path, model: &Model) {
         .read_only(false)
         .open()
         .unwrap();
-    assert_eq!(db.inspect().unwrap().distrusted_runs, 1);
+    assert_eq!(db.filters().inspect().unwrap().distrusted_runs, 1);
 }
 
 /// Reads one key until it is found. Returns the number of reads before that, which were undetected
@@ -123,9 +132,7 @@ fn summary_false_negative_is_found_by_every_kind_of_read() {
             let answers = db.multi_get([&b"absent"[..], key, b"absent too"]);
             answers[1].as_ref().unwrap().is_some()
         }),
-        ("filter_answer", |db, key| {
-            !db.filter_answer(key).is_absent()
-        }),
+        ("answer", |db, key| !db.filters().answer(key).is_absent()),
     ];
     for (name, read) in reads {
         let home = tempfile::tempdir().unwrap();
@@ -133,10 +140,10 @@ fn summary_false_negative_is_found_by_every_kind_of_read() {
         without_keys(&summaries(&filters(home.path()))[0]);
         let db = open(home.path());
         settle(&db);
-        assert!(db.false_negative().is_none(), "{name}");
+        assert!(db.filters().false_negative().is_none(), "{name}");
         let reads = reads_until_found(|key| read(&db, key));
         assert!(
-            reads > 1 || db.stats().audited > 0,
+            reads > 1 || db.filters().stats().audited > 0,
             "{name}: there was no false negative"
         );
         recovers_from_false_negative(db, home.path(), &model);
@@ -164,7 +171,10 @@ fn without_audits_a_false_negative_stays() {
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     settle(&db);
     assert!((0..READS * 10).all(|_| db.get(key(7)).unwrap().is_none()));
-    assert_eq!((db.stats().audited, db.false_negative()), (0, None));
+    assert_eq!(
+        (db.filters().stats().audited, db.filters().false_negative()),
+        (0, None)
+    );
 }
 
 /// With read-only filters no file is changed, not even by a false negative.
@@ -177,7 +187,7 @@ fn read_only_filters_are_distrusted_in_memory_only() {
     let db = SieveDb::open(&options(), &audited().read_only_filters(true), home.path()).unwrap();
     settle(&db);
     reads_until_found(|key| db.get(key).unwrap().is_some());
-    assert!(!db.false_negative().unwrap().noted);
+    assert!(!db.filters().false_negative().unwrap().noted);
     drop(db);
     assert_eq!(stamps(&filters(home.path()), ""), before);
 }
@@ -211,15 +221,18 @@ fn key_written_during_an_audit_is_no_false_negative() {
             match i % 3_000 {
                 0 => db.flush().unwrap(),
                 // Fails once a false negative was found, which is asserted below.
-                1_500 => drop(db.consolidate()),
+                1_500 => drop(db.filters().consolidate()),
                 _ => {}
             }
         }
         done.store(true, Ordering::Release);
     });
-    let stats = db.stats();
+    let stats = db.filters().stats();
     assert!(stats.audited > 1_000, "{stats:?}");
-    assert_eq!((stats.false_negatives, db.false_negative()), (0, None));
+    assert_eq!(
+        (stats.false_negatives, db.filters().false_negative()),
+        (0, None)
+    );
 }
 
 /// With unordered writes a key may be visible before its memtable has it. That is no false
@@ -256,5 +269,5 @@ fn unordered_writes_are_no_false_negatives() {
         over.store(true, Ordering::Relaxed);
         assert!(ended.iter().all(Result::is_ok));
     });
-    assert_eq!(db.false_negative(), None);
+    assert_eq!(db.filters().false_negative(), None);
 }

@@ -101,7 +101,7 @@ impl Case {
         settle(&db);
         let wanted = key(4 + dice.below(self.ssts * KEYS));
         let until_found = (1..=16 * self.expected()).find(|_| db.get(&wanted).unwrap().is_some());
-        assert!(until_found.is_none() || db.false_negative().is_some());
+        assert!(until_found.is_none() || db.filters().false_negative().is_some());
         let mut lost = lost(&db, &model);
         drop(db);
         let db = self.open(&settings, home.path());
@@ -110,7 +110,7 @@ impl Case {
         settle(&db);
         lost += self::lost(&db, &model);
         verify_finds_every_key(&db);
-        assert_eq!(db.false_negative(), None, "{self:?}");
+        assert_eq!(db.filters().false_negative(), None, "{self:?}");
         Outcome { until_found, lost }
     }
 }

@@ -26,19 +26,19 @@ fn full_verify_finds_a_sidecar_without_its_keys() {
         db.flush().unwrap();
         cover(&db);
         settle(&db);
-        let report = db.verify(true).unwrap();
+        let report = db.filters().verify(true).unwrap();
         assert_eq!((report.entries_checked, report.sidecars_checked), (KEYS, 1));
         assert!(report.lost.is_empty());
     }
     without_keys(&sidecars(&home.path().join("sieve"))[0]);
     let db = read_only_filters(home.path());
-    let quick = db.verify(false).unwrap();
+    let quick = db.filters().verify(false).unwrap();
     assert!(
         quick.damaged.is_empty() && quick.lost.is_empty(),
         "its checksums are right"
     );
     assert_eq!(quick.entries_checked, 0);
-    let full = db.verify(true).unwrap();
+    let full = db.filters().verify(true).unwrap();
     let denied = |by: &str| full.lost.iter().filter(|lost| lost.filter == by).count() as u64;
     assert_eq!(denied("the sidecar"), KEYS);
     assert_eq!(denied("the resident filter"), KEYS);
@@ -63,7 +63,10 @@ fn full_verify_finds_a_summary_without_its_keys() {
         cover(&db);
     }
     without_keys(&summaries(&home.path().join("sieve"))[0]);
-    let full = read_only_filters(home.path()).verify(true).unwrap();
+    let full = read_only_filters(home.path())
+        .filters()
+        .verify(true)
+        .unwrap();
     assert_eq!(full.lost.len() as u64, KEYS, "the tombstone is no loss");
     assert!(
         full.lost
@@ -91,12 +94,12 @@ fn verify_runs_beside_writes_and_compactions() {
             done.store(true, Ordering::Release);
         });
         while !done.load(Ordering::Acquire) {
-            let report = db.verify(true).unwrap();
+            let report = db.filters().verify(true).unwrap();
             assert!(report.lost.is_empty(), "{}", report.lost[0]);
             assert!(report.damaged.is_empty(), "{}", report.damaged[0]);
         }
     });
-    let report = db.verify(true).unwrap();
+    let report = db.filters().verify(true).unwrap();
     assert_eq!(report.entries_checked, ROUNDS * KEYS);
 }
 
@@ -118,12 +121,12 @@ fn verify_reports_progress_and_can_be_stopped() {
             calls += 1;
             ControlFlow::Continue(())
         };
-        let report = db.verify_while(full, count).unwrap();
+        let report = db.filters().verify_while(full, count).unwrap();
         assert!(report.lost.is_empty() && report.sidecars_checked == 2);
         assert_eq!(done, 2 * KEYS);
         for call in 0..calls {
             let mut left = call;
-            let stopped = db.verify_while(full, |_| {
+            let stopped = db.filters().verify_while(full, |_| {
                 assert!(left >= 0, "called again after it was to stop");
                 left -= 1;
                 if left < 0 {

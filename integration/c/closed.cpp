@@ -673,7 +673,7 @@ void FiltersOfAClosedDatabase(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const std::string folder = argv[1];
-  // `lsm-sieve` refuses it: see `handle.cc`.
+  // `lsm-sieve` refuses it: see `database.cc`.
   const std::set<std::string> of_writers{"IngestWriteBatchWithIndex"};
   // RocksDB's readers run these, or do a part of them, or wait without end; with filters they refuse.
   const std::set<std::string> of_readers{

@@ -231,9 +231,9 @@ fn front_memory_matches_the_advice() {
     }
     db.flush().unwrap();
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
-    assert!(db.wait_until_complete(Duration::from_secs(60)));
-    db.consolidate().unwrap();
-    let cf = &db.inspect().unwrap().cfs[0];
+    assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
+    db.filters().consolidate().unwrap();
+    let cf = &db.filters().inspect().unwrap().cfs[0];
     let segments = cf
         .segments
         .iter()

@@ -28,6 +28,8 @@ mod support {
     pub(crate) mod example;
     #[expect(dead_code, reason = "the tests of the library need all of it")]
     pub(crate) mod model_db;
+    #[expect(dead_code, reason = "the tests of the library need all of it")]
+    pub(crate) mod reads;
     pub(crate) mod requirements;
     pub(crate) mod traces;
 }

@@ -39,7 +39,7 @@ fn recreated_cf_has_its_new_keys_only() {
         check_cf_reads(&db, "again", &model);
         db.flush_cf(&db.cf_handle("again").unwrap()).unwrap();
         cover(&db);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         check_cf_reads(&db, "again", &model);
         verify_finds_every_key(&db);
         db.drop_cf("again").unwrap();
@@ -71,7 +71,7 @@ fn compaction_in_a_created_cf_wakes_maintenance() {
     db.compact_range_cf::<&[u8], &[u8]>(&late, None, None);
     let began = Instant::now();
     loop {
-        let late = db.inspect().unwrap().cfs;
+        let late = db.filters().inspect().unwrap().cfs;
         let late = late.into_iter().find(|cf| cf.name == "late");
         let tables = late.unwrap().segments;
         assert_eq!(tables.len(), 1);
@@ -101,7 +101,7 @@ fn handle_of_a_dropped_cf_stays_readable() {
         Some(&b"old"[..])
     );
     assert_eq!(db.get_cf(&old, b"fresh").unwrap(), None);
-    assert_eq!(db.filter_answer_cf(&old, b"kept"), Answer::Maybe);
+    assert_eq!(db.filters().answer_cf(&old, b"kept"), Answer::Maybe);
     let both = db.multi_get_cf([(&old, &b"kept"[..]), (&old, b"fresh")]);
     assert!(both[0].as_ref().unwrap().is_some() && both[1].as_ref().unwrap().is_none());
     assert_eq!(db.get_cf(&new, b"kept").unwrap(), None);
@@ -152,7 +152,7 @@ fn cf_created_during_a_use_of_the_engine_is_read() {
         engine.put_cf(&cf, b"k", b"v").unwrap();
     });
     let cf = db.cf_handle("bare").unwrap();
-    assert_eq!(db.filter_answer_cf(&cf, b"k"), Answer::Maybe);
+    assert_eq!(db.filters().answer_cf(&cf, b"k"), Answer::Maybe);
     assert!(db.get_cf(&cf, b"k").unwrap().is_some());
     assert!(db.get_cf(&cf, b"none").unwrap().is_none());
     assert!(
@@ -306,7 +306,8 @@ fn recreated_cf_has_filters_after_a_reopen() {
     check_cf_reads(&db, "again", &model);
     let family = db.cf_handle("again").unwrap();
     assert!(
-        db.filter_answer_cf(&family, b"certainly nowhere")
+        db.filters()
+            .answer_cf(&family, b"certainly nowhere")
             .is_absent(),
         "the filters are not checked"
     );
@@ -347,7 +348,7 @@ fn cf_named_twice_is_opened_once() {
         check_cf_reads(&db, "other", &model);
         write_randomly(&db, "other", &mut model, &mut Dice(8), 300);
         check_cf_reads(&db, "other", &model);
-        let families = db.health().cfs;
+        let families = db.filters().health().cfs;
         let names: Vec<_> = families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, [DEFAULT_COLUMN_FAMILY_NAME, "other"]);
     }

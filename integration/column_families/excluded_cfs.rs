@@ -53,7 +53,7 @@ fn excluding_and_including_a_cf_loses_no_key() {
             let tally = check_cf_reads(&db, LEFT_OUT, &models[1]);
             assert_eq!(tally.ruled_out, 0, "a key was ruled out: {tally:?}");
             assert_eq!(stats_of(&db, LEFT_OUT), None);
-            let with_filters = db.health().cfs;
+            let with_filters = db.filters().health().cfs;
             assert_eq!(with_filters.len(), 1, "round {round}: {with_filters:?}");
         }
         assert_eq!(summaries(&filters).len(), 1, "the default family's");
@@ -77,7 +77,7 @@ fn ingestion_into_an_excluded_cf_keeps_coverage_of_others() {
     let db = open(&home.path().join("db"), &excluded());
     let mut models = [Model::new(), Model::new()];
     write(&db, &mut models, &mut Dice(12));
-    let ruled_out = |i: &u64| db.filter_answer(absent_key(*i)).is_absent();
+    let ruled_out = |i: &u64| db.filters().answer(absent_key(*i)).is_absent();
     let absent = (0..100).find(ruled_out).expect("some key is ruled out");
     let family = db.cf_handle(LEFT_OUT).unwrap();
     for number in 0..20 {
@@ -103,7 +103,7 @@ fn ingestion_into_an_excluded_cf_that_was_created_late_keeps_coverage_of_others(
     let db = open(&home.path().join("db"), &settings);
     let mut models = [Model::new(), Model::new()];
     write(&db, &mut models, &mut Dice(14));
-    let ruled_out = |i: &u64| db.filter_answer(absent_key(*i)).is_absent();
+    let ruled_out = |i: &u64| db.filters().answer(absent_key(*i)).is_absent();
     let absent = (0..100).find(ruled_out).expect("some key is ruled out");
     db.create_cf("late", &options()).unwrap();
     let family = db.cf_handle("late").unwrap();
@@ -161,7 +161,7 @@ fn created_cf_with_an_excluded_name_has_no_filters() {
         let mut model = Model::new();
         write_randomly(&db, "late", &mut model, &mut Dice(13), 300);
         assert_eq!(check_cf_reads(&db, "late", &model).ruled_out, 0);
-        assert_eq!(db.health().cfs.len(), 1);
+        assert_eq!(db.filters().health().cfs.len(), 1);
         db.drop_cf("late").unwrap();
     }
     drop(db);
@@ -191,8 +191,11 @@ fn prefixes_of_an_excluded_cf_are_found() {
         }
         cover(&db);
         for start in ["", "a", "ab", "abc", "abcd", "abcde"] {
-            assert!(db.prefix_may_exist_cf(&family, start), "{start}");
-            assert_eq!(db.prefixes_may_exist_cf(&family, &["b", start]), [true; 2]);
+            assert!(db.filters().prefix_may_exist_cf(&family, start), "{start}");
+            assert_eq!(
+                db.filters().prefixes_may_exist_cf(&family, &["b", start]),
+                [true; 2]
+            );
             assert!(db.prefix_exists_cf(&family, start).unwrap(), "{start}");
             let many = db.prefixes_exist_cf(&family, &["b", start]);
             let many: Vec<bool> = many.into_iter().map(Result::unwrap).collect();

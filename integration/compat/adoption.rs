@@ -104,7 +104,7 @@ fn plain_database_is_correct_at_once_and_covered_soon() {
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         check_reads(&db, &model);
         check_settled(&db, &model);
-        for segment in &db.inspect().unwrap().cfs[0].segments {
+        for segment in &db.filters().inspect().unwrap().cfs[0].segments {
             let is_upper = segment.level == Some(0);
             assert!(
                 segment.covered && segment.filter.is_some() == is_upper,
@@ -245,13 +245,13 @@ fn without_segment_filters_rocksdb_builds_its_own() {
     db.flush().unwrap();
     assert!(filter_bytes(&db) >= 1_400, "{} bytes", filter_bytes(&db));
     check_settled(&db, &model);
-    let cf = &db.inspect().unwrap().cfs[0];
+    let cf = &db.filters().inspect().unwrap().cfs[0];
     assert!(cf.segments.iter().all(|segment| segment.filter.is_none()));
     drop(db);
     // And back again: the SSTs then get our filters.
     let db = SieveDb::open(&bloom(), &sieve(), home.path()).unwrap();
     check_settled(&db, &model);
-    let cf = &db.inspect().unwrap().cfs[0];
+    let cf = &db.filters().inspect().unwrap().cfs[0];
     assert!(cf.segments.iter().all(|segment| segment.filter.is_some()));
     db.compact_range::<&[u8], &[u8]>(None, None);
     verify_finds_every_key(&db);
@@ -273,7 +273,7 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
         let options = options_by_text(&options, &text).unwrap();
         let model = one_plain_table(&options, home.path());
         make_old(home.path());
-        let cf = |db: &SieveDb| db.inspect().unwrap().cfs.remove(0);
+        let cf = |db: &SieveDb| db.filters().inspect().unwrap().cfs.remove(0);
         {
             let sieve = sieve().read_only_filters(true);
             let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
@@ -281,13 +281,19 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
             assert_eq!(cf(&db).segments[0].id, None);
             assert_eq!(cf(&db).uncovered, Some(1));
             check_reads(&db, &model);
-            assert!(db.filter_answer(key(299)).is_absent(), "before its range");
             assert!(
-                !db.filter_answer(absent_key(450)).is_absent(),
+                db.filters().answer(key(299)).is_absent(),
+                "before its range"
+            );
+            assert!(
+                !db.filters().answer(absent_key(450)).is_absent(),
                 "within its range"
             );
-            assert!(db.filter_answer(key(600)).is_absent(), "behind its range");
-            let lost = db.verify(true).unwrap().lost;
+            assert!(
+                db.filters().answer(key(600)).is_absent(),
+                "behind its range"
+            );
+            let lost = db.filters().verify(true).unwrap().lost;
             assert!(lost.is_empty(), "{lost:?}");
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
@@ -317,10 +323,10 @@ fn sst_that_was_read_in_part_is_not_covered() {
 
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    let cf = db.inspect().unwrap().cfs.remove(0);
+    let cf = db.filters().inspect().unwrap().cfs.remove(0);
     assert_eq!(cf.segments[0].entries, 301);
     assert_eq!(cf.uncovered, Some(1));
     check_reads(&db, &model);
-    let error = db.verify(true).unwrap_err().to_string();
+    let error = db.filters().verify(true).unwrap_err().to_string();
     assert!(error.contains("301 entries but 300"), "{error}");
 }

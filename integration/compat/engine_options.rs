@@ -121,7 +121,7 @@ fn answers_are_correct_under_every_supported_option() {
             check_reads(&db, &model);
             db.compact_range::<&[u8], &[u8]>(None, None);
             check_settled(&db, &model);
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
             write_randomly(&db, DEFAULT, &mut model, &mut dice, 200);
             db.flush().unwrap();
             check_settled(&db, &model);
@@ -188,7 +188,7 @@ fn prefix_iterators_find_their_keys() {
     db.flush().unwrap();
     fill(&db, &mut model, 900..1_200);
     check_settled(&db, &model);
-    for cf in db.inspect().unwrap().cfs {
+    for cf in db.filters().inspect().unwrap().cfs {
         assert!(
             cf.segments
                 .iter()
@@ -297,8 +297,9 @@ fn filters_hold_whole_keys_after_options_change() {
         cover(&db);
         settle(&db);
         check_reads(&db, &model);
-        db.set_filter_size(FilterSize::rate(0.001).unwrap());
-        db.consolidate().unwrap();
+        db.filters()
+            .set_filter_size(FilterSize::rate(0.001).unwrap());
+        db.filters().consolidate().unwrap();
         check_settled(&db, &model);
     }
     let db = open(home.path());
@@ -451,10 +452,10 @@ fn growing_filters_keep_the_least_rate() {
     let mut model = Model::new();
     fill(&db, &mut model, 0..500);
     cover(&db);
-    assert!((0..100).all(|i| db.filter_answer(absent_key(i)).is_absent()));
-    db.set_filter_size(least);
-    db.consolidate().unwrap();
-    assert!((0..100).all(|i| db.filter_answer(absent_key(i)).is_absent()));
+    assert!((0..100).all(|i| db.filters().answer(absent_key(i)).is_absent()));
+    db.filters().set_filter_size(least);
+    db.filters().consolidate().unwrap();
+    assert!((0..100).all(|i| db.filters().answer(absent_key(i)).is_absent()));
     check_settled(&db, &model);
 }
 
@@ -475,7 +476,7 @@ fn consolidation_beside_flushes_of_two_memtables_loses_no_key() {
         std::thread::scope(|scope| {
             scope.spawn(|| db.flush_opt(&at_once).unwrap());
             fill(&db, &mut model, 10 * round + 5..10 * round + 10);
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
         });
     }
     check_settled(&db, &model);

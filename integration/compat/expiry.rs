@@ -55,7 +55,7 @@ fn keys_left_after_fifo_compaction_are_found() {
                     db.flush().unwrap();
                     reads_as_a_scan_finds(&db);
                 }
-                db.consolidate().unwrap();
+                db.filters().consolidate().unwrap();
                 check_settled(&db, &scanned(&db));
             }
             reads_as_a_scan_finds(&db)
@@ -146,9 +146,9 @@ fn write_and_expire(settings: &SieveOptions) {
         compact(&db);
         check_reads(&db, &model);
         assert_eq!(scanned(&db), model, "the others have expired");
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         check_settled(&db, &model);
-        let expired = (10..300).filter(|&number| db.filter_answer(key(number)).is_absent());
+        let expired = (10..300).filter(|&number| db.filters().answer(key(number)).is_absent());
         assert!(
             expired.count() > 250,
             "of those that expired few are ruled out"

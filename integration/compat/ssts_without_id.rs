@@ -76,7 +76,7 @@ fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
 fn finds(db: &SieveDb, numbers: std::ops::Range<u64>) {
     for i in numbers {
         assert!(db.get(key(i)).unwrap().is_some(), "{i}");
-        assert!(!db.filter_answer(key(i)).is_absent(), "{i}");
+        assert!(!db.filters().answer(key(i)).is_absent(), "{i}");
     }
 }
 
@@ -93,7 +93,7 @@ fn sst_without_unique_id_is_covered_at_each_open_and_not_stored() {
             report(&db).segments[0].filter.is_some()
         });
         finds(&db, 10..1_100);
-        assert!(db.wait_until_complete(Duration::from_secs(30)));
+        assert!(db.filters().wait_until_complete(Duration::from_secs(30)));
         let table = report(&db).segments.remove(0);
         assert!(table.covered && table.filter.is_some() && !table.saved);
         assert_eq!((table.id, health(&db).without_id), (None, 0));
@@ -144,7 +144,7 @@ fn sst_without_unique_id_is_not_matched_by_file_number() {
     for (path, rest) in paths.iter().zip([0, 1]) {
         let db = open(path, &with_headroom().folder(home.path().join("filters")));
         let mut numbers = (10..2_000).filter(|i| i % 2 == rest);
-        assert!(numbers.all(|i| !db.filter_answer(key(i)).is_absent()));
+        assert!(numbers.all(|i| !db.filters().answer(key(i)).is_absent()));
         eventually("it is covered", || is_covered(&db) && rules_out(&db));
         let mut numbers = (10..2_000).filter(|i| i % 2 == rest);
         assert!(numbers.all(|i| db.get(key(i)).unwrap().is_some()));
@@ -202,16 +202,22 @@ fn sst_without_unique_id_stays_uncovered_without_a_writer() {
         assert_eq!(health(&db).uncovered, Some(1));
         finds(&db, 10..1_000);
         assert!(
-            db.filter_answer(absent_key(5)).is_absent(),
+            db.filters().answer(absent_key(5)).is_absent(),
             "before its range"
         );
         assert!(
-            !db.filter_answer(absent_key(500)).is_absent(),
+            !db.filters().answer(absent_key(500)).is_absent(),
             "within its range"
         );
         let (done, ended) = mpsc::channel();
         let waiting = Arc::clone(&db);
-        thread::spawn(move || done.send(waiting.wait_until_complete(Duration::from_secs(3_600))));
+        thread::spawn(move || {
+            done.send(
+                waiting
+                    .filters()
+                    .wait_until_complete(Duration::from_secs(3_600)),
+            )
+        });
         let is_covered = ended.recv_timeout(Duration::from_secs(30));
         assert!(!is_covered.expect("it waits for what does not come"));
     }

@@ -126,18 +126,22 @@ pub(super) fn check(
     let mut tally = check_all(&db, truth).map_err(|error| format!("after open: {error}"))?;
     tally.absent_at_open = tally.absent;
     tally.swept = unfinished.len() as u64;
-    if !db.wait_until_complete(LONG) {
-        let false_negatives = db.false_negative();
+    if !db.filters().wait_until_complete(LONG) {
+        let false_negatives = db.filters().false_negative();
         return Err(format!("not covered after a minute; refuted: {false_negatives:?}").into());
     }
     tally += check_all(&db, truth).map_err(|error| format!("once covered: {error}"))?;
     // A family or an SST may be gone meanwhile. Maintenance then reports it and tries again.
-    if let Err(first) = db.consolidate() {
-        db.consolidate()
+    if let Err(first) = db.filters().consolidate() {
+        db.filters()
+            .consolidate()
             .map_err(|second| format!("cannot consolidate: {first}; {second}"))?;
     }
     tally += check_all(&db, truth).map_err(|error| format!("consolidated: {error}"))?;
-    let report = db.verify(true).or_else(|_| db.verify(true))?;
+    let report = db
+        .filters()
+        .verify(true)
+        .or_else(|_| db.filters().verify(true))?;
     if let Some(lost) = report.lost.first() {
         let lost_too = report.lost.len() - 1;
         return Err(format!("verify found {lost} LOST, and {lost_too} more").into());
@@ -195,7 +199,7 @@ fn check_key(
     key: &[u8],
     held: Option<&Vec<u8>>,
 ) -> Result<Tally, Failed> {
-    let absent = db.filter_answer_cf(family, key).is_absent();
+    let absent = db.filters().answer_cf(family, key).is_absent();
     if absent && held.is_some() {
         return Err(format!("the filters LOST {}", key.escape_ascii()).into());
     }

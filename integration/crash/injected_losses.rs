@@ -53,7 +53,7 @@ impl Database {
         // Let compactions finish: a later one would build new filters, and the key would be found
         // again.
         db.compact_range_cf(&family, None::<&[u8]>, None::<&[u8]>);
-        db.consolidate()?;
+        db.filters().consolidate()?;
         drop(family);
         drop(db);
         Ok(database)

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use lsm_sieve::{Bits, Engine, FilterSize, HashId, Items, OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{Engine, FilterSize, HashId, Items, OpenError, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -119,7 +119,7 @@ impl RandomOptions {
         sieve = sieve.speed_over_memory(random.random_bool(0.3));
         if random.random_bool(0.5) {
             let hashes = random.random_range(50..2_000);
-            sieve = sieve.build_memory(Bits::from_bytes(8 * hashes));
+            sieve = sieve.build_memory(8 * hashes);
         }
         let changed = random.random_bool(0.03);
         sieve.hash(match self.hash {

@@ -139,15 +139,16 @@ fn maintain(store: &Store, wakeups: &Receiver<()>, seed: u64) -> Result<(), Fail
             0..3 => {
                 report("maintenance consolidate");
                 // It may fail while a family is dropped. Then it is tried again.
-                drop(db.consolidate());
+                drop(db.filters().consolidate());
             }
             3..5 => {
                 report("maintenance set rate");
-                db.set_filter_size(FilterSize::rate(random.random_range(0.0005..0.2))?);
+                db.filters()
+                    .set_filter_size(FilterSize::rate(random.random_range(0.0005..0.2))?);
             }
             5..7 => {
                 report("maintenance wait");
-                _ = db.wait_until_complete(Duration::from_millis(50));
+                _ = db.filters().wait_until_complete(Duration::from_millis(50));
             }
             7 => {
                 report("maintenance with engine");
@@ -155,9 +156,9 @@ fn maintain(store: &Store, wakeups: &Receiver<()>, seed: u64) -> Result<(), Fail
             }
             8 => {
                 report("maintenance inspect");
-                drop(db.inspect());
+                drop(db.filters().inspect());
             }
-            _ => _ = db.wait_for_maintenance(Duration::from_millis(5)),
+            _ => _ = db.filters().wait_for_maintenance(Duration::from_millis(5)),
         }
         report("maintenance nothing");
     }
@@ -317,7 +318,7 @@ impl Writer {
         };
         let cf = handle(store, FAMILIES[family])?;
         let bytes = workload::key(key);
-        let answer = db.filter_answer_cf(&cf, &bytes);
+        let answer = db.filters().answer_cf(&cf, &bytes);
         let filtered = db.get_cf(&cf, &bytes)?;
         let engine = db.get_unfiltered_cf(&cf, &bytes)?;
         let known = self.known.possible(family, key);

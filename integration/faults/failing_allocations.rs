@@ -77,7 +77,7 @@ fn child() {
         far_too_long(&home.path().join("long")).unwrap();
         stored_without_a_copy(&home.path().join("copy")).unwrap();
         database(&home.path().join("database")).unwrap();
-        let in_parts = sieve().build_memory(Bits::from_bytes(8 * 50_000));
+        let in_parts = sieve().build_memory(8 * 50_000);
         for (name, sieve) in [
             ("write a database", sieve()),
             ("write static filters in parts", in_parts),
@@ -268,7 +268,7 @@ fn fill(db: &SieveDb) -> Result<(), Failed> {
 fn check(db: &SieveDb) -> Result<(), Failed> {
     for index in (0..KEYS).step_by(997) {
         if db.get(key(index))?.is_none() {
-            return Err(format!("LOST key {index}: {:?}", db.filter_answer(key(index))).into());
+            return Err(format!("LOST key {index}: {:?}", db.filters().answer(key(index))).into());
         }
     }
     Ok(())
@@ -283,7 +283,7 @@ fn written(home: &Path, name: &str, sieve: &SieveOptions) -> Result<(), Failed> 
         db.flush()?;
         check(&db)?;
         // Without memory for another summary, the old one stays in use.
-        drop(db.consolidate());
+        drop(db.filters().consolidate());
         check(&db)?;
         drop(db);
         check(&SieveDb::open(&engine(), sieve, folder.path())?)
@@ -296,11 +296,13 @@ fn database(path: &Path) -> Result<(), Failed> {
         let db = SieveDb::open(&engine(), &sieve(), path)?;
         fill(&db)?;
         db.flush()?;
-        db.consolidate()?;
+        db.filters().consolidate()?;
     }
     let open = || -> Result<(), Failed> {
         let db = SieveDb::open(&engine(), &sieve().read_only_filters(true), path)?;
-        _ = db.wait_for_maintenance(std::time::Duration::from_secs(60));
+        _ = db
+            .filters()
+            .wait_for_maintenance(std::time::Duration::from_secs(60));
         check(&db)
     };
     exhaust("open a database", open)?;

@@ -66,13 +66,13 @@ pub(super) fn check_database(
     let db = SieveDb::open(&engine(), &sieve(), path)?;
     let mut tally =
         check_keys(&db, truth, &keys).map_err(|error| format!("after open: {error}"))?;
-    if !db.wait_until_complete(LONG) {
+    if !db.filters().wait_until_complete(LONG) {
         return Err("not covered after a minute".into());
     }
     tally += check_keys(&db, truth, &keys).map_err(|error| format!("once covered: {error}"))?;
-    db.consolidate()?;
+    db.filters().consolidate()?;
     tally += check_keys(&db, truth, &keys).map_err(|error| format!("consolidated: {error}"))?;
-    match db.verify(true)?.lost.first() {
+    match db.filters().verify(true)?.lost.first() {
         Some(lost) => Err(format!("verify found {lost} LOST").into()),
         None => Ok(tally),
     }
@@ -83,7 +83,7 @@ fn check_keys(db: &SieveDb, truth: &Truth, keys: &[Vec<u8>]) -> Result<Tally, Fa
     let mut tally = Tally::default();
     for (key, many) in keys.iter().zip(db.multi_get(keys)) {
         let held = truth.get(key);
-        let absent = db.filter_answer(key).is_absent();
+        let absent = db.filters().answer(key).is_absent();
         let right = (!absent || held.is_none())
             && db.get(key)?.as_ref() == held
             && db.get_unfiltered(key)?.as_ref() == held

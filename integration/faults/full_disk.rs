@@ -216,7 +216,7 @@ impl SmallDisk {
         while failures < 4 && self.random.random_bool(0.995) {
             let done = match self.random.random_range(0..40) {
                 0..3 => db.flush().map_err(Failed::from),
-                3 => db.consolidate().map_err(Failed::from),
+                3 => db.filters().consolidate().map_err(Failed::from),
                 _ => self.write(&db),
             };
             failures += u64::from(done.is_err());
@@ -272,7 +272,8 @@ impl SmallDisk {
             if let Ok(found) = db.get(key(index))
                 && !self.model.allows(index, found.as_deref())
             {
-                let (answer, possible) = (db.filter_answer(key(index)), self.model.possible(index));
+                let (answer, possible) =
+                    (db.filters().answer(key(index)), self.model.possible(index));
                 return Err(format!("LOST key {index}: {answer:?}, not of {possible:?}").into());
             }
         }

@@ -108,8 +108,8 @@ impl Store {
     pub(super) fn carry_out(&self, _: Target, step: OwnStep) -> Result<(), Failed> {
         match step {
             OwnStep::Compact => self.0.compact_range(None::<&[u8]>, None::<&[u8]>),
-            OwnStep::Consolidate => self.0.consolidate()?,
-            OwnStep::Settle => _ = self.0.wait_for_maintenance(PATIENCE),
+            OwnStep::Consolidate => self.0.filters().consolidate()?,
+            OwnStep::Settle => _ = self.0.filters().wait_for_maintenance(PATIENCE),
         }
         Ok(())
     }

@@ -30,9 +30,11 @@ fn unreadable_sst_is_never_covered() {
 
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    let error = db.consolidate().unwrap_err().to_string();
+    let error = db.filters().consolidate().unwrap_err().to_string();
     assert!(error.contains("cannot read the keys of"), "{error}");
-    let denied = model.keys().filter(|key| db.filter_answer(key).is_absent());
+    let denied = model
+        .keys()
+        .filter(|key| db.filters().answer(key).is_absent());
     assert_eq!(denied.count(), 0);
     let unread = model.keys().filter(|key| db.get(key).is_err());
     assert!(unread.count() > 0, "nothing was damaged");
@@ -74,6 +76,8 @@ fn unreadable_sst_causes_no_endless_flushes() {
         assert_eq!(table.covered, whole, "{}", table.file);
         assert_eq!(table.filter.is_some() && table.saved, whole);
     }
-    let denied = model.keys().filter(|key| db.filter_answer(key).is_absent());
+    let denied = model
+        .keys()
+        .filter(|key| db.filters().answer(key).is_absent());
     assert_eq!(denied.count(), 0);
 }

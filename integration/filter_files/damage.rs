@@ -86,7 +86,7 @@ impl Scene {
 fn verify_frozen(path: &Path) -> VerifyReport {
     let db = SieveDb::open(&settings(), &sieve().read_only_filters(true), path).unwrap();
     settle(&db);
-    db.verify(true).unwrap()
+    db.filters().verify(true).unwrap()
 }
 
 /// The same file as a later version might write it, with a right checksum.
@@ -119,7 +119,7 @@ fn damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
         check_settled(&db, &scene.model);
         assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not rebuilt");
         assert_eq!(
-            db.verify(true).unwrap().missing,
+            db.filters().verify(true).unwrap().missing,
             [] as [String; 0],
             "{what}"
         );
@@ -158,7 +158,7 @@ fn sidecar_in_the_place_of_another_is_refused() {
 }
 
 fn verify_with(db: &SieveDb) -> bool {
-    let report = db.verify(true).unwrap();
+    let report = db.filters().verify(true).unwrap();
     report.damaged.is_empty() && report.missing.is_empty() && report.lost.is_empty()
 }
 
@@ -224,9 +224,9 @@ fn newer_files_are_unchanged_and_lose_no_key() {
         let db = open(&path);
         check_reads(&db, &scene.model);
         cover(&db);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         check_reads(&db, &scene.model);
-        assert!(db.verify(true).unwrap().lost.is_empty());
+        assert!(db.filters().verify(true).unwrap().lost.is_empty());
     }
     let after = stamps(&filters, ".sieve");
     for victim in &victims {
@@ -373,7 +373,7 @@ fn check_settled_but_for_files(db: &SieveDb, model: &Model) {
     cover(db);
     let tally = check_reads(db, model);
     assert!(tally.ruled_out * 10 >= tally.missing * 9, "{tally:?}");
-    assert!(db.verify(true).unwrap().lost.is_empty());
+    assert!(db.filters().verify(true).unwrap().lost.is_empty());
 }
 
 /// Every kind of damage at once, with garbage files beside it.

@@ -148,13 +148,13 @@ fn oversized_sidecar_is_not_loaded() {
     let read_only_filters =
         SieveDb::open(&options(), &sieve().read_only_filters(true), home.path()).unwrap();
     settle(&read_only_filters);
-    let cf = &read_only_filters.inspect().unwrap().cfs[0];
+    let cf = &read_only_filters.filters().inspect().unwrap().cfs[0];
     assert!(cf.segments[0].filter.is_none(), "it was read");
     drop(read_only_filters);
     let db = open(home.path());
     check_reads(&db, &model);
     check_settled(&db, &model);
-    let cf = &db.inspect().unwrap().cfs[0];
+    let cf = &db.filters().inspect().unwrap().cfs[0];
     let filter = cf.segments[0].filter.as_ref().unwrap();
     assert!(filter.bits < 20 * KEYS, "{filter:?}");
     assert!(

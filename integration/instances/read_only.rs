@@ -31,7 +31,7 @@ fn open_to_read(path: &Path) -> SieveDb {
 
 fn filters_speak(db: &SieveDb) -> bool {
     const ABSENT_KEYS: u64 = 1_000;
-    let denied = (0..ABSENT_KEYS).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+    let denied = (0..ABSENT_KEYS).filter(|&i| db.filters().answer(absent_key(i)).is_absent());
     denied.count() as u64 > ABSENT_KEYS * 9 / 10
 }
 
@@ -52,10 +52,11 @@ fn read_only_open_uses_filters_and_changes_no_file() {
         let db = open_to_read(home.path());
         check_reads(&db, &model);
         assert!(filters_speak(&db));
-        assert!(db.consolidate().is_err());
-        db.set_filter_size(FilterSize::rate(0.0001).unwrap());
+        assert!(db.filters().consolidate().is_err());
+        db.filters()
+            .set_filter_size(FilterSize::rate(0.0001).unwrap());
         settle(&db);
-        db.scrub().unwrap();
+        db.filters().scrub().unwrap();
         check_reads(&db, &model);
     }
     assert!(contents(home.path()) == before, "a file has changed");
@@ -188,7 +189,7 @@ fn read_only_open_beside_a_writer_reads_the_state_at_open() {
         fill(&db, &mut model, part);
         db.flush().unwrap();
     }
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     settle(&db);
     fill(&db, &mut model, 500..600);
     let (reader, then) = (open_to_read(home.path()), model.clone());
@@ -199,7 +200,7 @@ fn read_only_open_beside_a_writer_reads_the_state_at_open() {
     model.remove(&b"key-00000250"[..]);
     db.flush().unwrap();
     db.compact_range::<&[u8], &[u8]>(None, None);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     assert_eq!(db.live_files().unwrap().len(), 1);
 
     settle(&reader);

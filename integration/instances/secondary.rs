@@ -81,7 +81,7 @@ fn await_filters(db: &SieveDb) {
     let began = Instant::now();
     loop {
         settle(db);
-        let denied = (0..ABSENT_KEYS).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+        let denied = (0..ABSENT_KEYS).filter(|&i| db.filters().answer(absent_key(i)).is_absent());
         if denied.count() as u64 > ABSENT_KEYS * 9 / 10 {
             return;
         }
@@ -134,7 +134,7 @@ fn finds_engine_keys(db: &SieveDb, name: &str, model: &Model) {
     for (key, there) in keys.iter().zip(&there) {
         let name = key.escape_ascii();
         assert_eq!(db.get_cf(&cf, key).unwrap(), *there, "get_cf {name}");
-        let denied = db.filter_answer_cf(&cf, key).is_absent();
+        let denied = db.filters().answer_cf(&cf, key).is_absent();
         assert!(!denied || there.is_none(), "lost {name}");
     }
     let many = db.multi_get_cf(keys.iter().map(|key| (&cf, key)));
@@ -162,12 +162,12 @@ fn secondary_loads_the_writers_filters_and_changes_no_file() {
         let secondary = home.follow(&options());
         await_filters(&secondary);
         check_reads(&secondary, &model);
-        let counted = secondary.stats();
+        let counted = secondary.filters().stats();
         (0..1_000).for_each(|i| assert!(secondary.get(absent_key(i)).unwrap().is_none()));
-        assert!(secondary.stats().absent > counted.absent + 900);
+        assert!(secondary.filters().stats().absent > counted.absent + 900);
         cover(&secondary);
-        assert!(secondary.consolidate().is_err());
-        secondary.scrub().unwrap();
+        assert!(secondary.filters().consolidate().is_err());
+        secondary.filters().scrub().unwrap();
         secondary.try_catch_up_with_primary().unwrap();
         await_filters(&secondary);
         check_reads(&secondary, &model);
@@ -234,7 +234,10 @@ fn keys_from_a_catch_up_are_found_at_once() {
     }
     // The writer removes SSTs before they were read here, until it has nothing left to compact.
     let began = Instant::now();
-    while !secondary.wait_until_complete(Duration::from_secs(1)) {
+    while !secondary
+        .filters()
+        .wait_until_complete(Duration::from_secs(1))
+    {
         assert!(began.elapsed() < PATIENCE, "the filters never covered");
         secondary.try_catch_up_with_primary().unwrap();
     }
@@ -346,7 +349,7 @@ fn secondary_hides_no_key_beside_a_busy_writer() {
         }
         over.store(true, Ordering::Release);
     });
-    assert_eq!(secondary.false_negative(), None);
+    assert_eq!(secondary.filters().false_negative(), None);
     secondary.try_catch_up_with_primary().unwrap();
     await_filters(&secondary);
     assert!((0..WRITTEN).all(|i| secondary.get(name(i)).unwrap().is_some()));
@@ -377,7 +380,7 @@ fn empty_catch_ups_keep_coverage() {
         await_filters(&secondary);
         check_reads(&secondary, &model);
     }
-    secondary.scrub().unwrap();
+    secondary.filters().scrub().unwrap();
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn consolidation_and_close_do_not_wait_for_compactions() {
         }
         let (ended, end) = mpsc::channel();
         let work = thread::spawn(move || {
-            ended.send(db.consolidate()).unwrap();
-            assert!(!db.filter_answer(b"in memory").is_absent());
+            ended.send(db.filters().consolidate()).unwrap();
+            assert!(!db.filters().answer(b"in memory").is_absent());
             drop(db);
             ended.send(Ok(())).unwrap();
         });
@@ -90,9 +90,11 @@ fn close_beside_a_consolidation_keeps_unlogged_writes() {
             db.put_cf_opt(&cf, written, round.to_le_bytes(), &unlogged)
                 .unwrap();
         }
-        db.set_filter_size(FilterSize::ONE_PERCENT);
+        db.filters().set_filter_size(FilterSize::ONE_PERCENT);
         // Now maintenance rebuilds the filters of one family after the other.
-        _ = db.wait_for_maintenance(Duration::from_micros(round * 397 % 40_000));
+        _ = db
+            .filters()
+            .wait_for_maintenance(Duration::from_micros(round * 397 % 40_000));
         if round % 2 == 1 {
             // The same flush, by a call.
             db.cancel_all_background_work(true);

@@ -86,7 +86,7 @@ fn restored_backup_is_read_and_covered() {
     let mut backups = BackupEngine::open(&folder, &Env::new().unwrap()).unwrap();
     backups.create_new_backup_flush(&*db, true).unwrap();
     assert!(
-        db.filter_answer(key(1_000_000)).is_absent(),
+        db.filters().answer(key(1_000_000)).is_absent(),
         "the filters still answer"
     );
     let restored = home.path().join("restored");
@@ -139,7 +139,7 @@ fn older_database_with_newer_filters_loses_no_key() {
         (0..KEYS).for_each(|i| db.delete(key(i)).unwrap());
         db.compact_range::<&[u8], &[u8]>(None, None);
         cover(&db);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
     }
     std::fs::remove_dir_all(backup.join("sieve")).unwrap();
     copy(&path.join("sieve"), &backup.join("sieve"));

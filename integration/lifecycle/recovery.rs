@@ -75,7 +75,7 @@ fn after_a_crash_every_key_is_found_and_covered_again() {
                 let again = SieveDb::open(&options, &sieve(), &image).unwrap();
                 check_settled(&again, &model);
                 if stage == 0 {
-                    db.consolidate().unwrap();
+                    db.filters().consolidate().unwrap();
                     fill(&db, &mut model, 700..750);
                 }
             }
@@ -142,7 +142,7 @@ fn trivially_moved_sst_keeps_its_filter_and_keys() {
     assert!(levels.iter().all(|level| *level > Some(0)), "{levels:?}");
     // A filter is dropped after two listings in a row lack its SST.
     for _ in 0..3 {
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         settle(&db);
         check_reads(&db, &model);
     }

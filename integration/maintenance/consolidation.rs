@@ -22,7 +22,7 @@ fn grown_summary_is_consolidated_when_writers_pause() {
 #[test]
 fn summary_of_another_kind_is_built_when_writers_pause() {
     let home = tempfile::tempdir().unwrap();
-    let bits = |db: &SieveDb| db.inspect().unwrap().cfs[0].summary.bits;
+    let bits = |db: &SieveDb| db.filters().inspect().unwrap().cfs[0].summary.bits;
     let before = {
         let db = made(home.path(), &with_headroom().speed_over_memory(true));
         put(&db, 10..20_000);
@@ -111,8 +111,8 @@ fn consolidation_succeeds_where_rocksdb_can_write_no_sst() {
     // Until RocksDB refuses writes, because no SST can be created.
     let refused = (0..100_000).find(|&i| db.put(key(i), [0; 1_000]).is_err());
     let written = refused.expect("SSTs were written to a folder that is gone");
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     assert_eq!(health(&db).stages, 1);
-    assert!((0..written).all(|i| !db.filter_answer(key(i)).is_absent()));
+    assert!((0..written).all(|i| !db.filters().answer(key(i)).is_absent()));
     std::fs::rename(&away, &folder).unwrap();
 }

@@ -34,9 +34,9 @@ fn cf_is_complete_after_create_cf() {
     let later = db.cf_handle("later").unwrap();
     db.put_cf(&later, b"key", b"value").unwrap();
     eventually("an absent key is ruled out", || {
-        db.filter_answer_cf(&later, b"absent").is_absent()
+        db.filters().answer_cf(&later, b"absent").is_absent()
     });
-    assert!(!db.filter_answer_cf(&later, b"key").is_absent());
+    assert!(!db.filters().answer_cf(&later, b"key").is_absent());
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn sst_is_covered_after_ingestion() {
     write_table(&file, 10..1_500);
     db.ingest_external_file(vec![&file]).unwrap();
     eventually("it is covered", || is_covered(&db) && rules_out(&db));
-    assert!((10..1_500).all(|i| !db.filter_answer(key(i)).is_absent()));
+    assert!((10..1_500).all(|i| !db.filters().answer(key(i)).is_absent()));
 }
 
 /// No key is denied while a use of the engine is announced.

@@ -37,6 +37,15 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Runs `act` beside a writer that never pauses, with one key.
 fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
+    beside_a_writer_of(db, |_| b"written all the time".to_vec(), act)
+}
+
+/// Runs `act` beside a writer that never pauses, with a key for each number from 0 on.
+fn beside_a_writer_of<R>(
+    db: &SieveDb,
+    key: impl Fn(u64) -> Vec<u8> + Sync,
+    act: impl FnOnce() -> R,
+) -> R {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -48,8 +57,9 @@ fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
         // Also if `act` panics.
         let _over = Over(&is_over);
         scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
-                db.put(b"written all the time", b"value").unwrap();
+            let written = (0..).take_while(|_| !is_over.load(Ordering::Acquire));
+            for i in written {
+                db.put(key(i), b"value").unwrap();
                 thread::sleep(Duration::from_millis(1));
             }
         });
@@ -90,18 +100,18 @@ fn put(db: &SieveDb, numbers: std::ops::Range<u64>) {
 }
 
 pub(crate) fn health(db: &SieveDb) -> CfHealth {
-    db.health().cfs.remove(0)
+    db.filters().health().cfs.remove(0)
 }
 
 /// Whether the summaries cover every SST.
 pub(crate) fn is_covered(db: &SieveDb) -> bool {
-    let families = db.health().cfs;
+    let families = db.filters().health().cfs;
     families.iter().all(|family| family.uncovered == Some(0))
 }
 
 /// Whether nearly all absent keys among the first thousand are denied.
 pub(crate) fn rules_out(db: &SieveDb) -> bool {
-    let denied = (10..1_000).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+    let denied = (10..1_000).filter(|&i| db.filters().answer(absent_key(i)).is_absent());
     denied.count() > 900
 }
 

@@ -20,13 +20,13 @@ fn roomy() -> SieveOptions {
 /// How many of this many absent keys the filters cannot deny.
 fn passed(db: &SieveDb, keys: u64) -> usize {
     (0..keys)
-        .filter(|&i| !db.filter_answer(absent_key(i)).is_absent())
+        .filter(|&i| !db.filters().answer(absent_key(i)).is_absent())
         .count()
 }
 
 fn no_key_is_lost(db: &SieveDb, model: &Model) {
     for (key, value) in model {
-        assert!(!db.filter_answer(key).is_absent(), "{key:?} is lost");
+        assert!(!db.filters().answer(key).is_absent(), "{key:?} is lost");
         assert_eq!(db.get(key).unwrap().as_ref(), Some(value));
     }
 }
@@ -48,7 +48,7 @@ fn keys_of_every_memtable_are_found() {
                 db.flush().unwrap();
             }
             2 => db.flush().unwrap(),
-            _ => db.consolidate().unwrap(),
+            _ => db.filters().consolidate().unwrap(),
         }
         fill(&db, &mut model, round * 100 + 50..(round + 1) * 100);
         no_key_is_lost(&db, &model);
@@ -67,7 +67,7 @@ fn keys_of_a_memtable_that_is_never_flushed_are_found() {
     for i in 0..200 {
         fill(&db, &mut model, i..i + 1);
         settle(&db);
-        assert!(!db.filter_answer(key(i)).is_absent());
+        assert!(!db.filters().answer(key(i)).is_absent());
     }
     no_key_is_lost(&db, &model);
 }
@@ -94,10 +94,10 @@ fn keys_of_a_memtable_are_found_after_a_compaction() {
     db.compact_range(Some("table 000"), Some("table 399"));
     cover(&db);
     settle(&db);
-    let cfs = db.inspect().unwrap().cfs;
+    let cfs = db.filters().inspect().unwrap().cfs;
     assert_eq!(cfs[0].segments.len(), 1, "the memtable was flushed too");
     for key in &written {
-        assert!(!db.filter_answer(key).is_absent(), "{key} is lost");
+        assert!(!db.filters().answer(key).is_absent(), "{key} is lost");
     }
 }
 
@@ -113,18 +113,18 @@ fn writers_read_their_own_keys_while_ssts_are_listed() {
         let writer = scope.spawn(|| {
             for i in 0..60_000 {
                 db.put(key(i), b"mine").unwrap();
-                assert!(!db.filter_answer(key(i)).is_absent(), "key {i} is lost");
+                assert!(!db.filters().answer(key(i)).is_absent(), "key {i} is lost");
             }
             done.store(true, Ordering::Release);
         });
         while !done.load(Ordering::Acquire) && !writer.is_finished() {
             db.flush().unwrap();
             settle(&db);
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
         }
     });
     for i in 0..60_000 {
-        assert!(!db.filter_answer(key(i)).is_absent(), "key {i} is lost");
+        assert!(!db.filters().answer(key(i)).is_absent(), "key {i} is lost");
     }
 }
 
@@ -139,7 +139,7 @@ fn keys_flushed_while_ssts_are_listed_are_found() {
         db.put(key(round), b"mine").unwrap();
         db.flush().unwrap();
         for i in 0..=round {
-            assert!(!db.filter_answer(key(i)).is_absent(), "key {i} is lost");
+            assert!(!db.filters().answer(key(i)).is_absent(), "key {i} is lost");
         }
     }
 }

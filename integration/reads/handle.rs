@@ -8,12 +8,13 @@
 
 use lsm_sieve::{Engine, SieveDb, SieveOptions};
 use rocksdb::{
-    AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error,
+    AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     IngestExternalFileOptions, Options, ReadOptions, SingleThreaded, SliceTransform, SstFileWriter,
     ThreadMode,
 };
 
 use crate::support::model_db::{cover, options, settle};
+use crate::support::reads::{self, NOWHERE};
 
 const OTHER: &str = "other";
 
@@ -57,45 +58,28 @@ fn write<T: ThreadMode>(
         .unwrap();
 }
 
-type Found = Result<Option<Vec<u8>>, Error>;
-
-/// The answers of every read of a single key.
-fn all_reads<T: ThreadMode>(
+/// The answers of every read of a column family, twice each, with a key that does not exist between
+/// the two.
+fn all_reads<T: ThreadMode, C: AsColumnFamilyRef>(
     db: &DBWithThreadMode<T>,
-    cf: &impl AsColumnFamilyRef,
+    cf: &C,
     key: &str,
 ) -> Vec<Option<Vec<u8>>> {
-    let plain = ReadOptions::default;
-    let owned = |found: Result<Option<rocksdb::DBPinnableSlice<'_>>, Error>| -> Found {
-        Ok(found?.map(|value| value.to_vec()))
-    };
     let snapshot = db.snapshot();
-    let mut found: Vec<Found> = vec![
-        db.get_cf(cf, key),
-        db.get_cf_opt(cf, key, &plain()),
-        owned(db.get_pinned_cf(cf, key)),
-        owned(db.get_pinned_cf_opt(cf, key, &plain())),
-        snapshot.get_cf(cf, key),
-        owned(snapshot.get_pinned_cf(cf, key)),
-    ];
-    found.extend(
-        db.multi_get_cf([(cf, key), (cf, "nowhere")])
-            .into_iter()
-            .take(1),
-    );
-    found.extend(
-        snapshot
-            .multi_get_cf([(cf, "nowhere"), (cf, key)])
-            .into_iter()
-            .skip(1),
-    );
-    let batch = [key, "nowhere", key];
-    let batched = db.batched_multi_get_cf(cf, batch, false).into_iter();
-    found.extend(batched.map(owned).step_by(2));
-    found.into_iter().map(Result::unwrap).collect()
+    let keys = [key.as_bytes(), NOWHERE, key.as_bytes()];
+    let plain = || ReadOptions::default();
+    let of_handle = reads::of_handle();
+    let of_handle = of_handle.iter().filter(|read| read.names_a_cf());
+    let of_snapshot = reads::of_snapshot();
+    let of_snapshot = of_snapshot.iter().filter(|read| read.names_a_cf());
+    let values = of_handle.map(|read| read.values(db, cf, &keys, &plain));
+    let values = values.chain(of_snapshot.map(|read| read.values(&snapshot, cf, &keys, &plain)));
+    values
+        .flat_map(|values| values.into_iter().map(Result::unwrap).step_by(2))
+        .collect()
 }
 
-fn every_key_is_found<T: ThreadMode>(db: &DBWithThreadMode<T>, cf: &impl AsColumnFamilyRef) {
+fn every_key_is_found<T: ThreadMode, C: AsColumnFamilyRef>(db: &DBWithThreadMode<T>, cf: &C) {
     for (key, value) in KEYS {
         let value = value.map(|value| value.as_bytes().to_vec());
         for (read, found) in all_reads(db, cf, key).into_iter().enumerate() {
@@ -128,7 +112,7 @@ fn open(path: &std::path::Path) -> SieveDb {
 fn absent(db: &SieveDb, cf: &impl AsColumnFamilyRef) -> Vec<String> {
     let keys = (0..40).map(|key| format!("never {key}"));
     let absent: Vec<_> = keys
-        .filter(|key| db.filter_answer_cf(cf, key).is_absent())
+        .filter(|key| db.filters().answer_cf(cf, key).is_absent())
         .collect();
     assert!(absent.len() > 20);
     absent
@@ -165,20 +149,20 @@ fn reads_of_the_plain_database_are_answered_by_the_filters() {
         cover(&db);
         settle(&db);
         for key in absent(&db, &cf) {
-            let before = db.stats();
+            let before = db.filters().stats();
             let reads = all_reads(plain, &cf, &key);
             assert!(reads.iter().all(Option::is_none));
             assert!(!plain.key_may_exist_cf(&cf, &key));
-            let after = db.stats();
+            let after = db.filters().stats();
             // Of those with several keys, the others are counted too.
             assert!(after.absent - before.absent > reads.len() as u64);
             assert_eq!(after.found, before.found);
         }
-        let before = db.stats();
+        let before = db.filters().stats();
         plain.get_cf(&cf, "put").unwrap().unwrap();
         let many = plain.multi_get_cf([(&cf, "put"), (&cf, "merged")]);
         assert!(many.into_iter().all(|found| found.unwrap().is_some()));
-        assert_eq!(db.stats().found, before.found + 3);
+        assert_eq!(db.filters().stats().found, before.found + 3);
     }
     // Of two column families in one call.
     let cfs = [DEFAULT, OTHER].map(|name| plain.cf_handle(name).unwrap());
@@ -222,7 +206,7 @@ fn a_snapshot_of_the_plain_database_has_its_keys() {
     plain.delete("deleted later").unwrap();
     plain.put("put later", "value").unwrap();
     plain.compact_range::<&[u8], &[u8]>(None, None);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     cover(&db);
     settle(&db);
     assert!(snapshot.get("deleted later").unwrap().is_some());
@@ -246,11 +230,14 @@ fn a_family_that_the_plain_database_makes_has_filters() {
         every_key_is_found(plain, &cf);
         let key = &absent(&db, &cf)[0];
         assert!(plain.get_cf(&cf, key).unwrap().is_none());
-        assert!(db.stats_cf(&cf).unwrap().absent > 0, "round {round}");
+        assert!(
+            db.filters().stats_cf(&cf).unwrap().absent > 0,
+            "round {round}"
+        );
         plain.drop_cf("made").unwrap();
         // Of a column family that was dropped, the engine is asked.
         every_key_is_found(plain, &cf);
-        assert!(db.stats_cf(&cf).is_none());
+        assert!(db.filters().stats_cf(&cf).is_none());
     }
     let mut refused = merging();
     refused.set_inplace_update_support(true);
@@ -279,17 +266,20 @@ fn a_single_threaded_database_has_filters() {
         let cf = db.cf_handle(name).unwrap();
         write(&*db, cf, home.path());
         every_key_is_found(&*db, cf);
-        assert!(db.wait_until_complete(std::time::Duration::from_secs(60)));
+        assert!(
+            db.filters()
+                .wait_until_complete(std::time::Duration::from_secs(60))
+        );
         every_key_is_found(&*db, cf);
     }
     db.put("key", "value").unwrap();
     assert!(program(&db, "key") && !program(&db, "no key"));
-    assert!(db.stats().absent > 0);
+    assert!(db.filters().stats().absent > 0);
     db.drop_cf("made").unwrap();
     drop(db);
     let db: SieveDb = builder().cfs([OTHER]).open().unwrap();
     every_key_is_found(&*db, &db.cf_handle(OTHER).unwrap());
-    assert!(db.verify(true).unwrap().lost.is_empty());
+    assert!(db.filters().verify(true).unwrap().lost.is_empty());
 }
 
 /// Whoever drops first: the database, its column families, or a thread that still reads.
@@ -367,7 +357,10 @@ fn prefix_is_found_after_its_extractor_was_changed() {
     cover(&db);
     let all_are_found = |db: &SieveDb| {
         for start in ["abc", "abcd", "abcde", "abd"] {
-            assert!(db.prefix_may_exist(start) && db.prefix_may_exist_cf(&other, start));
+            assert!(
+                db.filters().prefix_may_exist(start)
+                    && db.filters().prefix_may_exist_cf(&other, start)
+            );
             assert!(db.prefix_exists(start).unwrap(), "{start}");
             assert!(db.prefix_exists_cf(&other, start).unwrap(), "{start}");
             let mut many = db.prefixes_exist(&["abe", start]);

@@ -1,9 +1,11 @@
 //! `multi_get` reads all its keys at one moment, as the engine does.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use lsm_sieve::SieveDb;
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, WriteBatch};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions, WriteBatch};
 
 use crate::support::model_db::{cover, options, sieve};
 
@@ -39,7 +41,7 @@ fn multi_get_sees_a_write_batch_whole_or_not_at_all() {
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     db.put("from", "record").unwrap();
     cover(&db);
-    assert!(db.filter_answer("to").is_absent());
+    assert!(db.filters().answer("to").is_absent());
     let moving = || {
         let mut batch = WriteBatch::default();
         batch.put("to", "record");
@@ -47,9 +49,10 @@ fn multi_get_sees_a_write_batch_whole_or_not_at_all() {
         db.write(batch).unwrap();
     };
     let reads = Cell::new(0);
-    let keys = to_and_from(&reads, &moving);
-    let found = db.multi_get(keys).into_iter().map(Result::unwrap);
-    let found: Vec<_> = found.collect();
+    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+    let keys = to_and_from(&reads, &moving).into_iter();
+    let found = db.multi_get_cf_opt(keys.map(|key| (&cf, key)), &ReadOptions::default());
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
     assert!(reads.get() >= 2, "the batch was written");
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
@@ -68,14 +71,59 @@ fn record_that_moves_before_a_multi_get_of_a_cf_is_found() {
         batch.delete("from");
         db.write(batch).unwrap();
         db.flush().unwrap();
-        db.consolidate().unwrap();
-        assert!(db.filter_answer("from").is_absent());
+        db.filters().consolidate().unwrap();
+        assert!(db.filters().answer("from").is_absent());
     };
     let reads = Cell::new(1);
     let keys = to_and_from(&reads, &moving);
-    assert!(db.filter_answer("to").is_absent());
-    let found = db.multi_get_cf(keys.into_iter().map(|key| (&cf, key)));
+    assert!(db.filters().answer("to").is_absent());
+    let keys = keys.into_iter().map(|key| (&cf, key));
+    let found = db.multi_get_cf_opt(keys, &ReadOptions::default());
     let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
     assert!(reads.get() >= 2, "the batch was written");
     assert_eq!(found, [Some(b"record".to_vec()), None]);
+}
+
+/// Through the handle, keys are copied before the filters are checked, so a batch can only come
+/// between the two by chance.
+#[test]
+fn records_that_move_beside_a_multi_get_by_the_handle_are_found_once() {
+    const RECORDS: u64 = 3_000;
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
+    let names = |record: u64| ["to", "from"].map(|place| format!("{place} {record}"));
+    for record in 0..RECORDS {
+        let [_, from] = names(record);
+        db.put(from, "record").unwrap();
+    }
+    cover(&db);
+    let turn = AtomicU64::new(0);
+    let torn = thread::scope(|scope| {
+        scope.spawn(|| {
+            for record in 0..RECORDS {
+                while turn.load(Ordering::Acquire) <= record {
+                    std::hint::spin_loop();
+                }
+                (0..record * 37 % 400).for_each(|_| std::hint::spin_loop());
+                let [to, from] = names(record);
+                let mut batch = WriteBatch::default();
+                batch.put(to, "record");
+                batch.delete(from);
+                db.write(batch).unwrap();
+            }
+        });
+        let is_torn = |record: u64| {
+            turn.store(record + 1, Ordering::Release);
+            loop {
+                let found = db.multi_get(names(record)).into_iter();
+                let found: Vec<_> = found.map(|value| value.unwrap().is_some()).collect();
+                if found != [false, true] {
+                    return found != [true, false];
+                }
+            }
+        };
+        let torn: Vec<_> = (0..RECORDS).filter(|&record| is_torn(record)).collect();
+        torn
+    });
+    assert!(torn.is_empty(), "{torn:?}");
 }

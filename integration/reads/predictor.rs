@@ -18,12 +18,12 @@ fn after_many_hits_reads_skip_the_filters_until_a_miss() {
         db.get_cf(&default, key).unwrap().is_some()
     }];
     for read in reads {
-        let before = db.stats();
+        let before = db.filters().stats();
         assert!((0..HITS_UNTIL_SKIPPED).all(|i| read(key(i))));
-        let denied = u64::from(db.filter_answer(absent_key(0)).is_absent());
+        let denied = u64::from(db.filters().answer(absent_key(0)).is_absent());
         assert!((0..500).all(|i| read(key(i))));
         assert!((0..3).all(|i| !read(absent_key(i))));
-        let after = db.stats();
+        let after = db.filters().stats();
         assert_eq!(after.found - before.found, 500 + HITS_UNTIL_SKIPPED);
         // An *absent* of the filters ends the row of hits.
         let unchecked = 500 - HITS_UNTIL_SKIPPED * denied;
@@ -60,7 +60,7 @@ fn failed_reads_do_not_make_the_predictor_skip_filters() {
         assert!((500..540).all(|i| read(key(i)).unwrap().is_some()));
         assert!(read(key(4)).is_err(), "its block is in no cache");
         assert_eq!(db.get(absent_key(0)).unwrap(), None);
-        assert_eq!(db.stats().not_consulted, 0);
+        assert_eq!(db.filters().stats().not_consulted, 0);
     }
 }
 
@@ -72,5 +72,5 @@ fn strict_reads_always_use_the_filters() {
     cover(&db);
     assert!((0..500).all(|i| db.get(key(i)).unwrap().is_some()));
     assert_eq!(db.get(absent_key(0)).unwrap(), None);
-    assert_eq!(db.stats().not_consulted, 0);
+    assert_eq!(db.filters().stats().not_consulted, 0);
 }

@@ -232,7 +232,7 @@ impl World {
         match self.random.random_range(0..7) {
             0..=2 => db.flush().unwrap(),
             3 => db.compact_range(None::<&[u8]>, None::<&[u8]>),
-            4 => db.consolidate().unwrap(),
+            4 => db.filters().consolidate().unwrap(),
             5 => settle(db),
             _ => {
                 let path = home.join("ingested.sst");
@@ -261,7 +261,7 @@ impl World {
     fn ask(&mut self, db: &SieveDb) {
         let start = self.start();
         let exists = has_prefix(&self.keys, &start);
-        let may_exist = db.prefix_may_exist(&start);
+        let may_exist = db.filters().prefix_may_exist(&start);
         assert!(may_exist || !exists, "{start:?} is denied");
         self.absent += u64::from(!may_exist);
         self.operations += 1;
@@ -273,7 +273,7 @@ impl World {
             .collect();
         let exist = starts.iter().map(|start| has_prefix(&self.keys, start));
         let exist: Vec<bool> = exist.collect();
-        let may_exist = db.prefixes_may_exist(&starts);
+        let may_exist = db.filters().prefixes_may_exist(&starts);
         let answers = db.prefixes_exist(&starts);
         for (at, start) in starts.iter().enumerate() {
             assert!(may_exist[at] || !exist[at], "{start:?} is denied");
@@ -359,10 +359,10 @@ fn random_prefix_operations_match_their_model() {
         }
         let db = open(home.path(), length, &settings);
         world.live(&db, home.path(), operations / rounds);
-        assert_eq!(db.stats().false_negatives, 0);
-        assert!(db.false_negative().is_none());
+        assert_eq!(db.filters().stats().false_negatives, 0);
+        assert!(db.filters().false_negative().is_none());
         cover(&db);
-        let lost = db.verify(true).unwrap().lost;
+        let lost = db.filters().verify(true).unwrap().lost;
         assert!(lost.is_empty(), "{lost:?}");
     }
     println!(
@@ -405,8 +405,8 @@ fn ssts_of_an_old_extractor_are_searched_for_its_prefixes() {
     drop(db);
     let db = open(home.path(), Some(3), &sieve());
     settle(&db);
-    db.consolidate().unwrap();
-    assert!(db.health().cfs[0].prefixes[0].in_summary);
+    db.filters().consolidate().unwrap();
+    assert!(db.filters().health().cfs[0].prefixes[0].in_summary);
     assert_eq!(ssts(&db), before);
     println!("with another extractor {before:?} stayed");
     drop(db);
@@ -462,7 +462,7 @@ fn a_held_iterator_shows_what_was_deleted_and_consolidated_away() {
     }
     fill(&db, 30..31);
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     settle(&db);
     assert!(!db.prefix_exists(tenant(7)).unwrap());
     for iterator in &mut held {
@@ -507,7 +507,7 @@ fn a_refused_refresh_leaves_an_iterator_at_its_moment() {
     }
     fill(&db, 30..31);
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     settle(&db);
     for _ in 0..2 {
         held.seek(tenant(7));
@@ -520,10 +520,10 @@ fn a_refused_refresh_leaves_an_iterator_at_its_moment() {
     // It still asks, where nothing is newer.
     let mut fresh = db.raw_iterator_opt(same_prefix());
     fresh.refresh().unwrap_err();
-    let before = db.stats().prefixes_absent;
+    let before = db.filters().stats().prefixes_absent;
     fresh.seek(tenant(7));
     assert!(!fresh.valid());
-    assert_eq!(db.stats().prefixes_absent, before + 1);
+    assert_eq!(db.filters().stats().prefixes_absent, before + 1);
 }
 
 /// Nothing is rebuilt then: what is stored has the prefixes of another function.
@@ -541,9 +541,11 @@ fn read_only_filters_answer_for_the_prefixes_that_they_have() {
     let denied = |prefix: Prefix| {
         let db = open(home.path(), None, &with(prefix).read_only_filters(true));
         settle(&db);
-        assert!((0..TENANTS).all(|number| db.prefix_may_exist(tenant(number))));
+        assert!((0..TENANTS).all(|number| db.filters().prefix_may_exist(tenant(number))));
         let absent = (TENANTS..2 * TENANTS).map(tenant);
-        absent.filter(|prefix| !db.prefix_may_exist(prefix)).count()
+        absent
+            .filter(|prefix| !db.filters().prefix_may_exist(prefix))
+            .count()
     };
     assert!(denied(Prefix::until(b'/')) > 280);
     assert_eq!(denied(Prefix::fixed(6)), 0);
@@ -561,13 +563,13 @@ fn iterators_within_an_absent_prefix_are_answered_by_the_filters() {
     db.flush().unwrap();
     cover(&db);
     settle(&db);
-    let before = db.stats().prefixes_absent;
+    let before = db.filters().stats().prefixes_absent;
     for prefix in (100..200).map(tenant) {
         assert!(!finds(&db, same_prefix(), &prefix));
         assert!(!finds(&db, within(&prefix), &prefix));
         assert!(db.prefix_iterator(&prefix).next().is_none());
     }
-    let answered = db.stats().prefixes_absent - before;
+    let answered = db.filters().stats().prefixes_absent - before;
     assert!((280..=300).contains(&answered), "{answered} of 300");
     for prefix in (0..50).map(tenant) {
         assert_eq!(db.prefix_iterator(&prefix).count(), 4);
@@ -585,13 +587,21 @@ fn audits_of_prefixes_find_no_false_negative() {
     cover(&db);
     settle(&db);
     let starts: Vec<_> = (0..300).map(tenant).collect();
-    let maybe = db.prefixes_may_exist(&starts);
+    let maybe = db.filters().prefixes_may_exist(&starts);
     let denied = maybe.iter().filter(|&&maybe| !maybe).count();
-    let one_by_one = starts.iter().filter(|start| !db.prefix_may_exist(start));
+    let one_by_one = starts
+        .iter()
+        .filter(|start| !db.filters().prefix_may_exist(start));
     assert_eq!(one_by_one.count(), denied);
     assert!(denied > 240, "{denied}");
-    assert_eq!(db.stats().audited, 2 * denied as u64);
-    assert_eq!((db.stats().false_negatives, db.false_negative()), (0, None));
+    assert_eq!(db.filters().stats().audited, 2 * denied as u64);
+    assert_eq!(
+        (
+            db.filters().stats().false_negatives,
+            db.filters().false_negative()
+        ),
+        (0, None)
+    );
 }
 
 /// In another column family, which is created later, and in the reverse order.
@@ -614,12 +624,12 @@ fn prefixes_of_a_reversed_family_are_found() {
     let starts: Vec<_> = (0..100).map(tenant).collect();
     let exist: Vec<bool> = (0..100).map(|number| number % 2 == 0).collect();
     let answers = db.prefixes_exist_cf(&cf, &starts);
-    let maybe = db.prefixes_may_exist_cf(&cf, &starts);
+    let maybe = db.filters().prefixes_may_exist_cf(&cf, &starts);
     for (at, start) in starts.iter().enumerate() {
         assert_eq!(answers[at].as_ref().unwrap(), &exist[at]);
         assert_eq!(db.prefix_exists_cf(&cf, start).unwrap(), exist[at]);
         assert!(maybe[at] || !exist[at]);
-        assert_eq!(db.prefix_may_exist_cf(&cf, start), maybe[at]);
+        assert_eq!(db.filters().prefix_may_exist_cf(&cf, start), maybe[at]);
         // Downwards, from behind the last key with the prefix to before the first.
         let mut bounded = ReadOptions::default();
         bounded.set_iterate_upper_bound(format!("{at:06}.").into_bytes());
@@ -630,7 +640,7 @@ fn prefixes_of_a_reversed_family_are_found() {
     let denied = maybe.iter().filter(|&&maybe| !maybe).count();
     assert!(denied > 40, "{denied}");
     assert!(
-        db.prefix_may_exist(b"anything/"),
+        db.filters().prefix_may_exist(b"anything/"),
         "no function of this column family"
     );
 }
@@ -671,22 +681,22 @@ fn another_function_or_rate_on_a_filled_database_rewrites_no_sst() {
     });
     cover(&db);
     assert!(
-        db.prefix_may_exist(tenant(TENANTS + 1)),
+        db.filters().prefix_may_exist(tenant(TENANTS + 1)),
         "no function was given"
     );
     let before = ssts(&db);
     drop(db);
     let denied = |db: &SieveDb| {
-        let absent = (TENANTS..2 * TENANTS).filter(|&n| !db.prefix_may_exist(tenant(n)));
-        assert!((0..TENANTS).all(|n| db.prefix_may_exist(tenant(n))));
+        let absent = (TENANTS..2 * TENANTS).filter(|&n| !db.filters().prefix_may_exist(tenant(n)));
+        assert!((0..TENANTS).all(|n| db.filters().prefix_may_exist(tenant(n))));
         absent.count() as f64 / f64::from(TENANTS)
     };
     for prefix in [Prefix::until(b'/'), Prefix::fixed(7), Prefix::capped(5)] {
         let db = open(home.path(), None, &settings(vec![prefix.clone()]));
-        assert!((0..TENANTS).all(|n| db.prefix_may_exist(tenant(n))));
+        assert!((0..TENANTS).all(|n| db.filters().prefix_may_exist(tenant(n))));
         settle(&db);
         settle(&db);
-        let health = &db.health().cfs[0];
+        let health = &db.filters().health().cfs[0];
         assert_eq!(health.prefixes.len(), 1);
         assert!(
             health.prefixes[0].in_summary && health.prefixes[0].in_segments,
@@ -694,16 +704,16 @@ fn another_function_or_rate_on_a_filled_database_rewrites_no_sst() {
         );
         assert!(denied(&db) > 0.98, "{prefix:?}");
         assert_eq!(ssts(&db), before, "{prefix:?}");
-        db.set_filter_size(FilterSize::rate(0.2).unwrap());
-        db.consolidate().unwrap();
-        assert!((0..TENANTS).all(|n| db.prefix_may_exist(tenant(n))));
+        db.filters().set_filter_size(FilterSize::rate(0.2).unwrap());
+        db.filters().consolidate().unwrap();
+        assert!((0..TENANTS).all(|n| db.filters().prefix_may_exist(tenant(n))));
         assert_eq!(ssts(&db), before);
         println!("with {prefix:?} and another rate {before:?} stayed");
         // Stored, so that the next open with the same function reads nothing.
         drop(db);
         let db = open(home.path(), None, &settings(vec![prefix.clone()]));
-        assert!((0..TENANTS).all(|n| db.prefix_may_exist(tenant(n))));
+        assert!((0..TENANTS).all(|n| db.filters().prefix_may_exist(tenant(n))));
         cover(&db);
-        assert!(db.health().cfs[0].prefixes[0].in_summary);
+        assert!(db.filters().health().cfs[0].prefixes[0].in_summary);
     }
 }

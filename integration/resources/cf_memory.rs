@@ -81,15 +81,17 @@ fn measure() {
         .cfs(&names)
         .open()
         .unwrap();
-    assert!(db.wait_until_complete(PATIENCE) && db.wait_for_maintenance(PATIENCE));
+    assert!(
+        db.filters().wait_until_complete(PATIENCE) && db.filters().wait_for_maintenance(PATIENCE)
+    );
     for name in &names {
         let family = db.cf_handle(name).unwrap();
         (0..KEYS).for_each(|key| db.put_cf(&family, key.to_be_bytes(), b"value").unwrap());
-        assert!(db.filter_answer_cf(&family, b"absent").is_absent());
+        assert!(db.filters().answer_cf(&family, b"absent").is_absent());
     }
     std::thread::sleep(Duration::from_millis(100));
     let filtered = allocated().unwrap() - before;
-    let memory = db.health().memory;
+    let memory = db.filters().health().memory;
     let filters = memory.summary.to_bytes() + memory.segments.to_bytes();
     let overhead = memory.overhead.to_bytes();
     let beside = filtered - alone - filters as i64;

@@ -16,7 +16,11 @@ use crate::support::model_db::{
 };
 
 fn report(db: &SieveDb) -> CfReport {
-    let mut cfs = db.inspect().expect("the tables can be listed").cfs;
+    let mut cfs = db
+        .filters()
+        .inspect()
+        .expect("the tables can be listed")
+        .cfs;
     cfs.remove(0)
 }
 
@@ -52,7 +56,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
         db.flush().unwrap();
     }
     cover(&db);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let tables = stamps(home.path(), ".sst");
     let before = report(&db);
     let ids = ids_of(&before);
@@ -79,8 +83,8 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
         }
         drop(read);
         first_read.recv().expect("a reader reads");
-        db.set_filter_size(size(0.001));
-        db.consolidate().unwrap();
+        db.filters().set_filter_size(size(0.001));
+        db.filters().consolidate().unwrap();
         done.store(true, Ordering::Relaxed);
     });
 
@@ -131,7 +135,7 @@ fn rate_given_at_open_takes_effect() {
     .unwrap();
     check_reads(&db, &model);
     cover(&db);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let report = report(&db);
     assert!(report.summary.observed_rate <= 0.0008, "{report:?}");
     assert!(of_segments(&report) <= 0.0008, "{report:?}");
@@ -142,7 +146,7 @@ fn rate_given_at_open_takes_effect() {
 fn cf_created_after_set_rate_has_the_new_rate() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &for_speed(), home.path()).unwrap();
-    db.set_filter_size(size(0.0005));
+    db.filters().set_filter_size(size(0.0005));
     db.create_cf("late", &Options::default()).unwrap();
     let cf = db.cf_handle("late").unwrap();
     for i in 0..3_000 {
@@ -150,8 +154,8 @@ fn cf_created_after_set_rate_has_the_new_rate() {
     }
     db.flush_cf(&cf).unwrap();
     cover(&db);
-    db.consolidate().unwrap();
-    let cfs = db.inspect().unwrap().cfs;
+    db.filters().consolidate().unwrap();
+    let cfs = db.filters().inspect().unwrap().cfs;
     let late = cfs.iter().find(|cf| cf.name == "late").unwrap();
     assert!(late.summary.observed_rate <= 0.0008, "{late:?}");
     assert!(of_segments(late) <= 0.0008, "{late:?}");
@@ -180,8 +184,8 @@ fn filter_that_keeps_its_rate_is_never_rebuilt() {
         assert_eq!(filter.source, "table capture", "{table:?}");
         assert!(filter.predicted_rate <= 0.01 && table.saved, "{table:?}");
     }
-    db.consolidate().unwrap();
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let kept = stamps(&home.path().join("sieve"), ".sieve");
     for (name, stamp) in &saved {
         if !name.to_string_lossy().starts_with("summary") {
@@ -202,6 +206,6 @@ fn loose_summary_is_consolidated_into_one_stage() {
     let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..40 * FIRST);
     assert!(report(&db).summary.stages > 3, "the summary has not grown");
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     assert_eq!(report(&db).summary.stages, 1);
 }

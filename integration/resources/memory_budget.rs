@@ -29,10 +29,10 @@ fn without_memory_for_filters_every_answer_is_maybe() {
             db.flush().unwrap();
             fill(&db, &mut model, 0..900);
             check_reads(&db, &model);
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
             cover(&db);
             check_reads(&db, &model);
-            let maybe = (0..100).filter(|&i| db.filter_answer(absent_key(i)) == Answer::Maybe);
+            let maybe = (0..100).filter(|&i| db.filters().answer(absent_key(i)) == Answer::Maybe);
             assert_eq!(maybe.count(), 100, "{bits} bits cannot rule out anything");
             verify_finds_every_key(&db);
         }
@@ -43,7 +43,7 @@ fn without_memory_for_filters_every_answer_is_maybe() {
         let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
         check_reads(&db, &model);
         cover(&db);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         check_settled(&db, &model);
     }
 }
@@ -57,10 +57,10 @@ fn summary_over_budget_loses_no_key() {
     let mut model = Model::new();
     fill(&db, &mut model, 0..100);
     cover(&db);
-    assert!(db.filter_answer(absent_key(7)).is_absent());
+    assert!(db.filters().answer(absent_key(7)).is_absent());
     fill(&db, &mut model, 100..6_000);
     for i in 0..6_000 {
-        assert_eq!(db.filter_answer(key(i)), Answer::Maybe);
+        assert_eq!(db.filters().answer(key(i)), Answer::Maybe);
     }
     db.flush().unwrap();
     check_reads(&db, &model);
@@ -80,8 +80,8 @@ fn filters_within_budget_are_kept() {
     fill(&unbounded, &mut model, 0..4_000);
     unbounded.flush().unwrap();
     cover(&unbounded);
-    unbounded.consolidate().unwrap();
-    let cf = &unbounded.inspect().unwrap().cfs[0];
+    unbounded.filters().consolidate().unwrap();
+    let cf = &unbounded.filters().inspect().unwrap().cfs[0];
     let segments = cf.segments.iter().filter_map(|table| table.filter.as_ref());
     let used = cf.summary.bits + segments.map(|filter| filter.bits).sum::<u64>();
     drop(unbounded);
@@ -89,7 +89,7 @@ fn filters_within_budget_are_kept() {
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     cover(&db);
     settle(&db);
-    for table in &db.inspect().unwrap().cfs[0].segments {
+    for table in &db.filters().inspect().unwrap().cfs[0].segments {
         assert!(table.filter.is_some(), "{table:?}");
     }
     check_settled(&db, &model);
@@ -108,12 +108,12 @@ fn summary_over_budget_causes_no_flush() {
     fill(&db, &mut model, 0..3_000);
     db.flush().unwrap();
     settle(&db);
-    let tables = || db.inspect().unwrap().cfs[0].segments.len();
+    let tables = || db.filters().inspect().unwrap().cfs[0].segments.len();
     let before = tables();
     for i in 3_000..3_005 {
         fill(&db, &mut model, i..i + 1);
-        db.consolidate().unwrap();
-        assert_eq!(db.filter_answer(absent_key(i)), Answer::Maybe);
+        db.filters().consolidate().unwrap();
+        assert_eq!(db.filters().answer(absent_key(i)), Answer::Maybe);
     }
     assert_eq!(tables(), before);
     check_reads(&db, &model);
@@ -145,7 +145,7 @@ fn maintenance_settles_under_any_budget() {
             db.flush().unwrap();
         }
         cover(&db);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         let run_maintenance = || settle(&db);
         // One maintenance run to build filters, one to drop those over budget, one to find nothing
         // to do.
@@ -161,11 +161,11 @@ fn maintenance_settles_under_any_budget() {
             before,
             "{bits} bits: tables are read on and on"
         );
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         let read = blocks_read() > before;
         run_maintenance();
 
-        let cf = &db.inspect().unwrap().cfs[0];
+        let cf = &db.filters().inspect().unwrap().cfs[0];
         let filters = cf.segments.iter().filter_map(|table| table.filter.as_ref());
         let taken: u64 = filters.map(|filter| filter.bits).sum();
         let saturated = cf.summary.predicted_rate == 1.0;
@@ -173,7 +173,7 @@ fn maintenance_settles_under_any_budget() {
             read, !saturated,
             "{bits} bits: for another summary, or blindly"
         );
-        let in_memory = db.health().memory.summary;
+        let in_memory = db.filters().health().memory.summary;
         assert!(
             !saturated || in_memory <= Bits::new(512),
             "{bits} bits: a summary of {in_memory:?} that denies nothing"
@@ -188,7 +188,7 @@ fn maintenance_settles_under_any_budget() {
 }
 
 fn bits_of(db: &SieveDb) -> u64 {
-    let cfs = db.inspect().expect("tables can be listed").cfs;
+    let cfs = db.filters().inspect().expect("tables can be listed").cfs;
     let families = cfs.iter().map(|cf| {
         let filters = cf.segments.iter().filter_map(|table| table.filter.as_ref());
         cf.summary.bits + filters.map(|filter| filter.bits).sum::<u64>()
@@ -236,7 +236,7 @@ fn all_cfs_share_one_budget() {
             }
             cover(&db);
             check(&db);
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
             check(&db);
         }
         let db = SieveDb::builder(home.path())
@@ -267,16 +267,16 @@ fn filters_of_the_last_level_are_evicted_first() {
             db.flush().unwrap();
         }
         cover(&db);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         settle(&db);
-        bits_of(&db) + db.health().memory.overhead.get()
+        bits_of(&db) + db.filters().health().memory.overhead.get()
     };
-    let budget = for_speed().memory_budget(Bits::new(used - 1_000));
+    let budget = for_speed().memory_budget((used - 1_000) / 8);
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     for round in 0..2 {
         cover(&db);
         (0..3).for_each(|_| settle(&db));
-        let tables = &db.inspect().unwrap().cfs[0].segments;
+        let tables = &db.filters().inspect().unwrap().cfs[0].segments;
         // Maintenance may flush in the middle of a fill.
         assert!(tables.len() as u64 >= 3 + round);
         for table in tables {
@@ -310,7 +310,7 @@ fn writers_read_their_own_keys_while_summaries_are_dropped_and_rebuilt() {
                 for i in 0..20_000 {
                     db.put_cf(&cf, key(i), b"mine").unwrap();
                     assert!(
-                        !db.filter_answer_cf(&cf, key(i)).is_absent(),
+                        !db.filters().answer_cf(&cf, key(i)).is_absent(),
                         "key {i} is lost"
                     );
                     if i % 1_000 == 0 {
@@ -325,12 +325,12 @@ fn writers_read_their_own_keys_while_summaries_are_dropped_and_rebuilt() {
         {
             settle(&db);
             // A summary over budget is an error, and loses no key.
-            drop(db.consolidate());
+            drop(db.filters().consolidate());
         }
     });
     for name in FAMILIES {
         let cf = db.cf_handle(name).unwrap();
-        let lost = (0..20_000).filter(|&i| db.filter_answer_cf(&cf, key(i)).is_absent());
+        let lost = (0..20_000).filter(|&i| db.filters().answer_cf(&cf, key(i)).is_absent());
         assert_eq!(lost.count(), 0, "{name}");
     }
 }
@@ -344,28 +344,29 @@ fn budget_can_be_changed_while_the_database_is_open() {
     let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..KEYS);
-    db.consolidate().unwrap();
-    let report = || db.inspect().unwrap().cfs[0].summary.clone();
-    let health = || db.health().cfs.remove(0);
+    db.filters().consolidate().unwrap();
+    let report = || db.filters().inspect().unwrap().cfs[0].summary.clone();
+    let health = || db.filters().health().cfs.remove(0);
     let whole = report().bits;
     let bits_per_key = |bits: u64| bits as f64 / KEYS as f64;
     for (share, denied) in [(0.6, 900), (0.5, 600), (0.1, 0), (0.6, 900), (2.0, 980)] {
         let filters = (whole as f64 * share) as u64;
-        db.set_memory_budget(Some(Bits::new(filters) + health().overhead));
+        let bytes = filters / 8 + health().overhead.to_bytes();
+        db.filters().set_memory_budget(Some(bytes));
         eventually("the budget is kept and used", || {
             let bits = report().bits;
             let is_used = bits_per_key(bits) > 0.7 * bits_per_key(filters.min(whole));
             bits <= filters && (is_used || share < 0.2)
         });
-        let absent = (0..1_000).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+        let absent = (0..1_000).filter(|&i| db.filters().answer(absent_key(i)).is_absent());
         assert!(
             absent.count() >= denied,
             "of 1,000 at {share} of the memory"
         );
         check_reads(&db, &model);
     }
-    db.set_memory_budget(None);
-    db.consolidate().unwrap();
+    db.filters().set_memory_budget(None);
+    db.filters().consolidate().unwrap();
     // The number of keys is estimated from the smaller filter.
     let bits = report().bits;
     assert!(bits > whole / 10 * 9, "{bits} of {whole}");

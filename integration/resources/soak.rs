@@ -138,7 +138,7 @@ fn live(steps: u64, reopens: bool) -> Vec<Counts> {
         db.drop_cf(&family).unwrap();
         if step % STEPS_A_SUMMARY == 0 {
             // This stores the summary of an open database.
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
         }
         if reopens {
             drop(db);
@@ -176,7 +176,7 @@ fn count(db: &SieveDb, home: &Path) -> Counts {
             Subject::Segment(_) => unreachable!("it is a summary"),
         }
     };
-    let health = db.health();
+    let health = db.filters().health();
     let memory = health.memory.summary + health.memory.segments;
     [
         files.len() as u64,

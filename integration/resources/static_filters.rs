@@ -33,7 +33,7 @@ fn filled(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
         db.flush().unwrap();
     }
     cover(&db);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     settle(&db);
     (db, model)
 }
@@ -56,7 +56,7 @@ fn static_summary_is_smaller_keeps_the_rate_and_reloads() {
         let report = report(db);
         assert!(is_static(&report.summary), "{report:?}");
         assert!(report.summary.observed_rate <= 0.0007, "{report:?}");
-        let passed = (0..20_000).filter(|&i| !db.filter_answer(absent_key(i)).is_absent());
+        let passed = (0..20_000).filter(|&i| !db.filters().answer(absent_key(i)).is_absent());
         assert!(passed.count() < 25);
         check_settled(db, model);
         verify_finds_every_key(db);
@@ -72,7 +72,7 @@ fn static_summary_is_smaller_keeps_the_rate_and_reloads() {
     write_randomly(&db, "default", &mut model, &mut Dice(1), 2_000);
     check_reads(&db, &model);
     assert!(report(&db).summary.stages > 1);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     assert_eq!(report(&db).summary.stages, 1);
     check_reads(&db, &model);
     verify_finds_every_key(&db);
@@ -91,14 +91,14 @@ fn keys_written_during_a_static_build_are_found() {
                 let i = MANY + written.next().unwrap();
                 db.put(key(i), b"value").unwrap();
                 assert!(
-                    !db.filter_answer(key(i)).is_absent(),
+                    !db.filters().answer(key(i)).is_absent(),
                     "key {i} right after it was written"
                 );
             }
             written.start
         });
         for _ in 0..8 {
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
         }
         done.store(true, Ordering::Relaxed);
         let written = writer.join().unwrap();
@@ -134,7 +134,7 @@ fn speed_and_memory_can_be_exchanged() {
     let db = open(home.path(), &for_speed());
     cover(&db);
     check_reads(&db, &model);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     assert!(!is_static(&report(&db).summary));
     check_reads(&db, &model);
     verify_finds_every_key(&db);
@@ -198,10 +198,10 @@ fn leveled_tree_takes_13_bits_per_key_and_loses_none() {
     fill(&db, &mut model, MANY..MANY + MANY / 10);
     db.flush().unwrap();
     cover(&db);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let check = |db: &SieveDb| {
         settle(db);
-        let cf: CfReport = db.inspect().unwrap().cfs.remove(0);
+        let cf: CfReport = db.filters().inspect().unwrap().cfs.remove(0);
         let last = cf.segments.iter().filter_map(|table| table.level).max();
         assert!(last > Some(0), "{cf:?}");
         for table in &cf.segments {
@@ -250,7 +250,7 @@ fn sst_that_is_moved_into_the_last_level_loses_its_filter() {
         "{after:?}"
     );
     assert!(after.filter.is_none(), "{after:?}");
-    assert_eq!(db.health().memory.segments.get(), 0);
+    assert_eq!(db.filters().health().memory.segments.get(), 0);
     check_settled(&db, model);
 }
 

@@ -3,14 +3,24 @@
 
 use crate::support::module_order::{Root, checked, listed_and_declared, of_crate, used};
 
-const ROOTS: [Root; 11] = [
+const ROOTS: [Root; 13] = [
     of_crate("src/lib.rs"),
+    Root {
+        file: "src/hooks/mod.rs",
+        prefix: "crate::hooks::",
+        of_tests: &["tests"],
+    },
     of_crate("crates/support/src/lib.rs"),
     of_crate("crates/filter/src/lib.rs"),
     of_crate("crates/format/src/lib.rs"),
     of_crate("crates/cli/src/lib.rs"),
     of_crate("crates/front/src/lib.rs"),
     of_crate("stores/src/lib.rs"),
+    Root {
+        file: "crates/front/src/cf_filter/mod.rs",
+        prefix: "crate::cf_filter::",
+        of_tests: &[],
+    },
     Root {
         file: "stores/src/lsm/mod.rs",
         prefix: "crate::lsm::",
@@ -43,7 +53,7 @@ fn names_are_found_alone_and_in_braces() {
 #[test]
 fn every_module_uses_only_what_stands_before_it() {
     let checked = ROOTS.map(|root| checked(&root));
-    let least = [10, 1, 20, 5, 10, 50, 20];
+    let least = [10, 40, 1, 20, 5, 10, 50, 20];
     assert!(
         checked
             .iter()

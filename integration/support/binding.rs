@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 
 use librocksdb_sys as sys;
 use lsm_sieve::{Engine, raw_handle, raw_options};
-use rocksdb::{AsColumnFamilyRef, Error, Options, WriteBatch};
+use rocksdb::{Error, Options, WriteBatch};
 
 /// A batch as the binding's own methods take it: by value or by reference.
 pub(crate) trait Given<'b> {
@@ -76,8 +76,9 @@ pub(crate) fn delete_files(db: &Engine, on: bool) -> Result<(), String> {
     })
 }
 
-/// Deletes a key that was put once.
-pub(crate) fn single_delete(db: &Engine, cf: &impl AsColumnFamilyRef, key: &[u8]) {
+/// Deletes a key that was put once, for which batches of `rocksdb` 0.24 have no method.
+#[cfg(rocksdb_10)]
+pub(crate) fn single_delete(db: &Engine, cf: &impl rocksdb::AsColumnFamilyRef, key: &[u8]) {
     let db = raw_handle(db).expect("an open database").as_ptr();
     let (start, size) = (key.as_ptr().cast(), key.len());
     // SAFETY: makes an object, which is destroyed below.

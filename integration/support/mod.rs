@@ -10,6 +10,7 @@
 //! | `failing_allocator` | allocations that fail on request |
 //! | `model_db` | a database beside its model |
 //! | `module_order` | whether modules use only what stands before them |
+//! | `reads` | every call that reads values, in tables |
 //! | `requirements` | tests that cannot run here |
 
 pub(crate) mod binding;
@@ -20,4 +21,5 @@ pub(crate) mod environment;
 pub(crate) mod failing_allocator;
 pub(crate) mod model_db;
 pub(crate) mod module_order;
+pub(crate) mod reads;
 pub(crate) mod requirements;

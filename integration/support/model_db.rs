@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{Bits, CfReport, Items, SieveDb, SieveOptions, Stats};
+use lsm_sieve::{CfReport, Items, SieveDb, SieveOptions, Stats};
 use rocksdb::{
-    AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands,
-    Options, ReadOptions, WriteBatch, WriteOptions,
+    DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands, Options,
+    ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::binding::single_delete;
+use super::reads::{self, Handle, Read};
 
 /// The values of the keys of one column family.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -73,7 +73,7 @@ fn append(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<
 
 /// The report of the default column family's filters.
 pub(crate) fn report(db: &SieveDb) -> CfReport {
-    db.inspect().unwrap().cfs.remove(0)
+    db.filters().inspect().unwrap().cfs.remove(0)
 }
 
 /// The same of a closed database, by an open with read-only filters, which reads no SST.
@@ -86,7 +86,7 @@ pub(crate) fn report_with_read_only_filters(path: &Path, options: &Options) -> C
 /// Checks that a database agrees with its model, and that all its filters fit into this many bits
 /// beyond the fixed memory of its families. The last cache line of a filter takes up to 2,000.
 pub(crate) fn check_reads_within_budget(db: &SieveDb, model: &Model, budget: u64) {
-    let taken = db.health().memory;
+    let taken = db.filters().health().memory;
     assert!(
         taken.summary.get() + taken.segments.get() <= budget.max(2_000),
         "{taken:?}"
@@ -99,7 +99,7 @@ pub(crate) fn check_reads_within_budget(db: &SieveDb, model: &Model, budget: u64
 /// this many families.
 pub(crate) fn with_filter_budget(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
     let overhead = sieve.memory_for(Items::new(0)).overhead.get() * families;
-    sieve.memory_budget(Bits::new(overhead + filters))
+    sieve.memory_budget((overhead + filters) / 8)
 }
 
 /// Settings under which every read checks the filters.
@@ -125,7 +125,7 @@ pub(crate) fn open(path: &Path) -> SieveDb {
 /// Waits until the filters cover every SST.
 pub(crate) fn cover(db: &SieveDb) {
     assert!(
-        db.wait_until_complete(PATIENCE),
+        db.filters().wait_until_complete(PATIENCE),
         "the filters never covered"
     );
 }
@@ -133,7 +133,7 @@ pub(crate) fn cover(db: &SieveDb) {
 /// Waits for a whole maintenance run: every SST then has its filter and its sidecar.
 pub(crate) fn settle(db: &SieveDb) {
     assert!(
-        db.wait_for_maintenance(PATIENCE),
+        db.filters().wait_for_maintenance(PATIENCE),
         "no maintenance run ended"
     );
 }
@@ -246,7 +246,14 @@ fn once(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
     if dice.below(2) == 0 {
         model.insert(key, b"once".to_vec());
     } else {
-        single_delete(db, &cf, &key);
+        #[cfg(rocksdb_10)]
+        super::binding::single_delete(db, &cf, &key);
+        #[cfg(not(rocksdb_10))]
+        {
+            let mut batch = WriteBatch::default();
+            batch.single_delete_cf(&cf, &key);
+            db.write(batch).unwrap();
+        }
     }
 }
 
@@ -270,29 +277,15 @@ pub(crate) fn keys_to_read(model: &Model) -> Vec<Vec<u8>> {
 
 /// Checks that every way to read the default column family agrees with the model.
 pub(crate) fn check_reads(db: &SieveDb, model: &Model) -> Tally {
-    let keys = keys_to_read(model);
-    let plain = ReadOptions::default();
-    for key in &keys {
-        let expected = model.get(key).cloned();
+    for key in model.keys() {
         let name = key.escape_ascii();
-        assert_eq!(db.get(key).unwrap(), expected, "get {name}");
-        assert_eq!(db.get_opt(key, &plain).unwrap(), expected, "opt {name}");
-        let pinned = db.get_pinned(key).unwrap().map(|value| value.to_vec());
-        assert_eq!(pinned, expected, "pinned {name}");
-        assert_eq!(db.get_unfiltered(key).unwrap(), expected, "engine {name}");
-        assert!(expected.is_none() || db.key_may_exist(key), "may {name}");
-        assert!(
-            expected.is_none() || !db.filter_answer(key).is_absent(),
-            "lost {name}"
-        );
+        assert!(db.key_may_exist(key), "may {name}");
+        assert!(!db.filters().answer(key).is_absent(), "lost {name}");
     }
-    let many: Vec<_> = db
-        .multi_get(&keys)
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
-    let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
-    assert!(many == expected, "multi_get");
+    let keys = keys_to_read(model);
+    check_values(db, DEFAULT_COLUMN_FAMILY_NAME, model, &[&keys], |read| {
+        !read.names_a_cf()
+    });
     check_cf_reads(db, DEFAULT_COLUMN_FAMILY_NAME, model)
 }
 
@@ -302,22 +295,14 @@ pub(crate) fn check_cf_reads(db: &SieveDb, name: &str, model: &Model) -> Tally {
     let keys = keys_to_read(model);
     let mut tally = Tally::default();
     for key in &keys {
-        let expected = model.get(key).cloned();
-        let absent = check_in(db, &cf, key, expected.as_ref());
-        tally.missing += usize::from(expected.is_none());
+        let absent = db.filters().answer_cf(&cf, key).is_absent();
+        let exists = model.contains_key(key);
+        assert!(!absent || !exists, "lost {}", key.escape_ascii());
+        tally.missing += usize::from(!exists);
         tally.ruled_out += usize::from(absent);
     }
-    for some in keys.chunks(700) {
-        let expected: Vec<_> = some.iter().map(|key| model.get(key).cloned()).collect();
-        let many = db.multi_get_cf(some.iter().map(|key| (&cf, key)));
-        let many: Vec<_> = many.into_iter().map(Result::unwrap).collect();
-        assert!(many == expected, "multi_get_cf in {name}");
-        let many = db.batched_multi_get_cf(&cf, some, false).into_iter();
-        let many: Vec<_> = many
-            .map(|value| value.unwrap().map(|value| value.to_vec()))
-            .collect();
-        assert!(many == expected, "batched_multi_get_cf in {name}");
-    }
+    let batches: Vec<_> = keys.chunks(700).collect();
+    check_values(db, name, model, &batches, |read| read.names_a_cf());
     let all = db.iterator_cf(&cf, IteratorMode::Start);
     let all: Vec<_> = all.map(Result::unwrap).collect();
     let mut expected: Vec<_> = model.iter().collect();
@@ -331,32 +316,30 @@ pub(crate) fn check_cf_reads(db: &SieveDb, name: &str, model: &Model) -> Tally {
     tally
 }
 
-/// Checks every read, and returns whether the filters deny the key.
-fn check_in(
-    db: &SieveDb,
-    cf: &impl AsColumnFamilyRef,
-    key: &[u8],
-    expected: Option<&Vec<u8>>,
-) -> bool {
-    let name = key.escape_ascii();
-    let plain = ReadOptions::default();
-    let absent = db.filter_answer_cf(cf, key).is_absent();
-    assert!(!absent || expected.is_none(), "lost {name}");
-    let found = db.get_cf(cf, key).unwrap();
-    assert_eq!(found.as_ref(), expected, "get_cf {name}");
-    let found = db.get_cf_opt(cf, key, &plain).unwrap();
-    assert_eq!(found.as_ref(), expected, "get_cf_opt {name}");
-    let found = db.get_pinned_cf(cf, key).unwrap();
-    let found = found.map(|value| value.to_vec());
-    assert_eq!(found.as_ref(), expected, "get_pinned_cf {name}");
-    let found = db.get_unfiltered_cf(cf, key).unwrap();
-    assert_eq!(found.as_ref(), expected, "engine {name}");
-    absent
+/// Checks the values that these reads return, also past the filters.
+fn check_values<'db>(
+    db: &'db SieveDb,
+    name: &str,
+    model: &Model,
+    batches: &[&[Vec<u8>]],
+    are_checked: fn(&Read<SieveDb, Handle<'db>>) -> bool,
+) {
+    let cf = db.cf_handle(name).unwrap();
+    let reads = reads::of_db().into_iter().chain(reads::unfiltered());
+    for read in reads.filter(are_checked) {
+        for &keys in batches {
+            let values = read.values(db, &cf, keys, &ReadOptions::default);
+            for (key, value) in keys.iter().zip(values) {
+                let what = || format!("{} {} in {name}", read.name, key.escape_ascii());
+                assert_eq!(value.unwrap().as_ref(), model.get(key), "{}", what());
+            }
+        }
+    }
 }
 
 /// Checks that `verify` finds every key in its filters.
 pub(crate) fn verify_finds_every_key(db: &SieveDb) {
-    let report = db.verify(true).unwrap();
+    let report = db.filters().verify(true).unwrap();
     assert!(report.lost.is_empty(), "{:?}", report.lost);
     assert!(report.damaged.is_empty(), "{:?}", report.damaged);
 }
@@ -378,5 +361,5 @@ pub(crate) fn check_settled(db: &SieveDb, model: &Model) {
 /// The counters of the column family with this name, if it has filters.
 pub(crate) fn stats_of(db: &SieveDb, name: &str) -> Option<Stats> {
     let cf = db.cf_handle(name)?;
-    db.stats_cf(&cf)
+    db.filters().stats_cf(&cf)
 }

@@ -4,18 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions, Transaction, TransactionSettings};
+use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
     BoundColumnFamily, Error, ErrorKind, MultiThreaded, OptimisticTransactionOptions, ReadOptions,
     TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
 
-use super::{
-    DEFAULT, DEFAULT_READS_FOR_UPDATE, Found, KINDS, OTHER, READS_FOR_UPDATE, Read, copied,
-    covered, denied, kind_of, locking, open,
-};
+use super::{DEFAULT, KINDS, OTHER, covered, denied, kind_of, locking, open, reads_for_update};
 use crate::support::binding::given;
 use crate::support::model_db::{absent_key, options, settle, sieve};
+use crate::support::reads;
 
 /// Settings under which no call waits for a lock.
 fn impatient() -> SieveOptions {
@@ -25,19 +23,16 @@ fn impatient() -> SieveOptions {
     sieve().transactions(Isolation::locks(locks))
 }
 
-fn ways_to_lock() -> Vec<(&'static str, Read)> {
-    [READS_FOR_UPDATE, DEFAULT_READS_FOR_UPDATE].concat()
-}
-
 #[test]
 fn key_that_filters_deny_is_locked() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &impatient());
     let default = db.cf_handle(DEFAULT).unwrap();
-    for (at, (name, read)) in (0_u64..).zip(ways_to_lock()) {
+    for (at, read) in (0_u64..).zip(reads_for_update()) {
+        let name = read.name;
         let sought = denied(&db, &default, 100 * at);
         let holder = db.transaction().unwrap();
-        assert_eq!(read(&holder, &default, &sought).unwrap(), None);
+        assert_eq!(read.value(&holder, &default, &sought).unwrap(), None);
         assert_eq!(
             kind_of(db.put(&sought, "other")),
             ErrorKind::TimedOut,
@@ -143,47 +138,6 @@ fn non_exclusive_locks_are_shared() {
     assert!(db.get(&sought).unwrap().is_some());
 }
 
-type ReadForUpdate = fn(&Transaction<'_>, &Arc<BoundColumnFamily<'_>>, &[u8], bool) -> Found;
-
-/// Every read for update, and whether it is of the default column family alone.
-const LOCKING_READS: [(&str, bool, ReadForUpdate); 8] = [
-    ("get_for_update", true, |of, _, key, exclusive| {
-        of.get_for_update(key, exclusive)
-    }),
-    ("get_for_update_opt", true, |of, _, key, exclusive| {
-        of.get_for_update_opt(key, exclusive, &ReadOptions::default())
-    }),
-    ("get_for_update_cf", false, |of, cf, key, exclusive| {
-        of.get_for_update_cf(cf, key, exclusive)
-    }),
-    ("get_for_update_cf_opt", false, |of, cf, key, exclusive| {
-        of.get_for_update_cf_opt(cf, key, exclusive, &ReadOptions::default())
-    }),
-    ("get_pinned_for_update", true, |of, _, key, exclusive| {
-        copied(of.get_pinned_for_update(key, exclusive))
-    }),
-    (
-        "get_pinned_for_update_opt",
-        true,
-        |of, _, key, exclusive| {
-            copied(of.get_pinned_for_update_opt(key, exclusive, &ReadOptions::default()))
-        },
-    ),
-    (
-        "get_pinned_for_update_cf",
-        false,
-        |of, cf, key, exclusive| copied(of.get_pinned_for_update_cf(cf, key, exclusive)),
-    ),
-    (
-        "get_pinned_for_update_cf_opt",
-        false,
-        |of, cf, key, exclusive| {
-            let plain = ReadOptions::default();
-            copied(of.get_pinned_for_update_cf_opt(cf, key, exclusive, &plain))
-        },
-    ),
-];
-
 /// Only one of the eight reads for update was tried with either kind of lock, so that the others
 /// could have ignored it.
 #[test]
@@ -202,17 +156,22 @@ fn each_read_for_update_takes_the_lock_that_it_is_asked_for() {
             (b"held", value),
             (&absent[..], None),
         ];
-        let reads = LOCKING_READS.iter();
-        for (name, _, read) in reads.filter(|(_, of_default, _)| family == DEFAULT || !of_default) {
+        let reads = reads::for_update_either_way();
+        let reads = reads.filter(|[read, _]| family == DEFAULT || read.names_a_cf());
+        for by in reads {
+            let name = by[0].name;
+            let read = |of: &_, key: &[u8], exclusive: bool| {
+                by[usize::from(exclusive)].value(of, &cf, key)
+            };
             for (key, there) in &keys {
                 let what = format!("{name} of {} in {family}", key.escape_ascii());
                 let begin = || db.transaction().unwrap();
-                let finds = |of: &Transaction<'_>, exclusive| {
-                    let found = read(of, &cf, key, exclusive);
+                let finds = |of: &_, exclusive| {
+                    let found = read(of, key, exclusive);
                     assert_eq!(found.as_ref(), Ok(there), "{what}, exclusive: {exclusive}");
                 };
                 let is_refused = |exclusive| {
-                    let refused = read(&begin(), &cf, key, exclusive).map_err(|error| error.kind());
+                    let refused = read(&begin(), key, exclusive).map_err(|error| error.kind());
                     assert_eq!(
                         refused,
                         Err(ErrorKind::TimedOut),
@@ -252,23 +211,18 @@ fn optimistic_reads_for_update_conflict_whether_exclusive_or_not() {
     let (db, _model) = covered(home.path(), &sieve().transactions(Isolation::Optimistic));
     let default = db.cf_handle(DEFAULT).unwrap();
     let mut from = 0;
-    for (name, _, read) in LOCKING_READS {
-        for exclusive in [false, true] {
-            from += 100;
-            let sought = denied(&db, &default, from);
-            let readers = [db.transaction().unwrap(), db.transaction().unwrap()];
-            for reader in &readers {
-                assert_eq!(
-                    read(reader, &default, &sought, exclusive),
-                    Ok(None),
-                    "{name}"
-                );
-            }
-            db.put(&sought, "somebody else's").unwrap();
-            for reader in readers {
-                reader.put("a key of its own", name).unwrap();
-                assert_eq!(kind_of(reader.commit()), ErrorKind::Busy, "{name}");
-            }
+    for read in reads_for_update() {
+        let name = read.name;
+        from += 100;
+        let sought = denied(&db, &default, from);
+        let readers = [db.transaction().unwrap(), db.transaction().unwrap()];
+        for reader in &readers {
+            assert_eq!(read.value(reader, &default, &sought), Ok(None), "{name}");
+        }
+        db.put(&sought, "somebody else's").unwrap();
+        for reader in readers {
+            reader.put("a key of its own", name).unwrap();
+            assert_eq!(kind_of(reader.commit()), ErrorKind::Busy, "{name}");
         }
     }
 }

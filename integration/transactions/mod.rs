@@ -7,15 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use lsm_sieve::{Isolation, SieveDb, SieveOptions, Transaction, TransactionSettings};
 use rocksdb::{
-    AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
-    Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
-    TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
+    AsColumnFamilyRef, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind, IteratorMode,
+    OptimisticTransactionOptions, Options, ReadOptions, TransactionDBOptions, TransactionOptions,
+    WriteBatchWithTransaction, WriteOptions,
 };
 
 use crate::support::binding::given;
@@ -23,6 +22,7 @@ use crate::support::model_db::{
     Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, cover, fill, key, options, settle,
     sieve, stats_of, verify_finds_every_key, with_filter_budget,
 };
+use crate::support::reads::{self, Handle, NOWHERE, Read};
 
 mod locks;
 
@@ -62,7 +62,7 @@ fn covered(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
 /// The first absent key from this number on that the filters deny.
 fn denied(db: &SieveDb, cf: &impl AsColumnFamilyRef, from: u64) -> Vec<u8> {
     let mut absent = (from..from + 100).map(absent_key);
-    let denied = absent.find(|key| db.filter_answer_cf(cf, key).is_absent());
+    let denied = absent.find(|key| db.filters().answer_cf(cf, key).is_absent());
     denied.expect("the filters rule nothing out")
 }
 
@@ -70,93 +70,25 @@ fn kind_of(result: Result<(), Error>) -> ErrorKind {
     result.unwrap_err().kind()
 }
 
-type Found = Result<Option<Vec<u8>>, Error>;
-
-/// A way to read one key of a family.
-type Read = fn(&Transaction<'_>, &Arc<BoundColumnFamily<'_>>, &[u8]) -> Found;
-
-fn copied(pinned: Result<Option<DBPinnableSlice<'_>>, Error>) -> Found {
-    pinned.map(|found| found.map(|value| value.to_vec()))
+/// Every way to read one key of this family.
+fn reads_of<'db>(family: &str) -> Vec<Read<Transaction<'db>, Handle<'db>>> {
+    let mut reads = reads::of_transaction();
+    reads.extend(reads::for_update(false));
+    reads.retain(|read| family == DEFAULT || read.names_a_cf());
+    reads
 }
 
-const READS: [(&str, Read); 5] = [
-    ("get_cf", |of, cf, key| of.get_cf(cf, key)),
-    ("get_cf_opt", |of, cf, key| {
-        of.get_cf_opt(cf, key, &ReadOptions::default())
-    }),
-    ("get_pinned_cf", |of, cf, key| {
-        copied(of.get_pinned_cf(cf, key))
-    }),
-    ("get_pinned_cf_opt", |of, cf, key| {
-        copied(of.get_pinned_cf_opt(cf, key, &ReadOptions::default()))
-    }),
-    ("multi_get_cf", |of, cf, key| {
-        of.multi_get_cf([(cf, key), (cf, b"absent")]).remove(0)
-    }),
-];
-
-/// The reads of the default family.
-const DEFAULT_READS: [(&str, Read); 5] = [
-    ("get", |of, _, key| of.get(key)),
-    ("get_opt", |of, _, key| {
-        of.get_opt(key, &ReadOptions::default())
-    }),
-    ("get_pinned", |of, _, key| copied(of.get_pinned(key))),
-    ("get_pinned_opt", |of, _, key| {
-        copied(of.get_pinned_opt(key, &ReadOptions::default()))
-    }),
-    ("multi_get", |of, _, key| {
-        of.multi_get([key, b"absent"]).remove(0)
-    }),
-];
-
-const READS_FOR_UPDATE: [(&str, Read); 4] = [
-    ("get_for_update_cf", |of, cf, key| {
-        of.get_for_update_cf(cf, key, true)
-    }),
-    ("get_for_update_cf_opt", |of, cf, key| {
-        of.get_for_update_cf_opt(cf, key, false, &ReadOptions::default())
-    }),
-    ("get_pinned_for_update_cf", |of, cf, key| {
-        copied(of.get_pinned_for_update_cf(cf, key, true))
-    }),
-    ("get_pinned_for_update_cf_opt", |of, cf, key| {
-        let plain = ReadOptions::default();
-        copied(of.get_pinned_for_update_cf_opt(cf, key, true, &plain))
-    }),
-];
-
-/// The reads for update of the default family.
-const DEFAULT_READS_FOR_UPDATE: [(&str, Read); 4] = [
-    ("get_for_update", |of, _, key| of.get_for_update(key, true)),
-    ("get_for_update_opt", |of, _, key| {
-        of.get_for_update_opt(key, true, &ReadOptions::default())
-    }),
-    ("get_pinned_for_update", |of, _, key| {
-        copied(of.get_pinned_for_update(key, false))
-    }),
-    ("get_pinned_for_update_opt", |of, _, key| {
-        let plain = ReadOptions::default();
-        copied(of.get_pinned_for_update_opt(key, true, &plain))
-    }),
-];
-
-/// Every way to read one key of this family.
-fn reads(family: &str) -> Vec<(&'static str, Read)> {
-    let mut reads = [&READS[..], &READS_FOR_UPDATE].concat();
-    if family == DEFAULT {
-        reads.extend(DEFAULT_READS);
-        reads.extend(DEFAULT_READS_FOR_UPDATE);
-    }
-    reads
+/// Every read for update, sharing its lock or not.
+fn reads_for_update<'db>() -> Vec<Read<Transaction<'db>, Handle<'db>>> {
+    reads::for_update_either_way().flatten().collect()
 }
 
 /// Checks that every way to read a key returns this value.
 fn finds(of: &Transaction<'_>, db: &SieveDb, family: &str, key: &[u8], expected: Option<&[u8]>) {
     let cf = db.cf_handle(family).unwrap();
-    for (name, read) in reads(family) {
-        let found = read(of, &cf, key).unwrap();
-        assert_eq!(found.as_deref(), expected, "{name} in {family}");
+    for read in reads_of(family) {
+        let found = read.value(of, &cf, key).unwrap();
+        assert_eq!(found.as_deref(), expected, "{} in {family}", read.name);
     }
 }
 
@@ -182,7 +114,7 @@ fn transaction_reads_its_own_writes_that_filters_deny() {
             finds(&transaction, &db, family, &own, Some(b"written+"));
             // Not visible outside the transaction.
             assert!(db.get_cf(&cf, &own).unwrap().is_none());
-            assert!(db.filter_answer_cf(&cf, &own).is_absent());
+            assert!(db.filters().answer_cf(&cf, &own).is_absent());
             transaction.rollback().unwrap();
             finds(&transaction, &db, family, &own, None);
         }
@@ -216,14 +148,14 @@ fn transaction_reads_use_the_filters() {
         for family in [DEFAULT, OTHER] {
             let cf = db.cf_handle(family).unwrap();
             let sought = denied(&db, &cf, 0);
-            assert!(db.filter_answer_cf(&cf, b"absent").is_absent());
+            assert!(db.filters().answer_cf(&cf, NOWHERE).is_absent());
             let before = stats_of(&db, family).unwrap();
             let mut lookups = 0;
-            for (name, read) in reads(family) {
-                assert_eq!(read(&transaction, &cf, &sought).unwrap(), None);
-                lookups += if name.starts_with("multi") { 2 } else { 1 };
-                let after = stats_of(&db, family).unwrap();
-                assert_eq!(after.absent, before.absent + lookups, "{name} in {family}");
+            for read in reads_of(family) {
+                assert_eq!(read.value(&transaction, &cf, &sought).unwrap(), None);
+                lookups += read.keys_a_call();
+                let absent = stats_of(&db, family).unwrap().absent - before.absent;
+                assert_eq!(absent, lookups, "{} in {family}", read.name);
             }
         }
     }
@@ -234,11 +166,11 @@ fn reads_for_update_track_keys_that_filters_deny() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &optimistic(sieve()));
     let default = db.cf_handle(DEFAULT).unwrap();
-    let ways = [READS_FOR_UPDATE, DEFAULT_READS_FOR_UPDATE].concat();
-    for (at, (name, read)) in (2_u64..).zip(ways) {
+    for (at, read) in (2_u64..).zip(reads_for_update()) {
+        let name = read.name;
         let sought = denied(&db, &default, 100 * at);
         let transaction = db.transaction().unwrap();
-        assert_eq!(read(&transaction, &default, &sought).unwrap(), None);
+        assert_eq!(read.value(&transaction, &default, &sought).unwrap(), None);
         db.put(&sought, "somebody else's").unwrap();
         transaction.put("a key of its own", name).unwrap();
         assert_eq!(kind_of(transaction.commit()), ErrorKind::Busy, "{name}");

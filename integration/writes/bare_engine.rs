@@ -14,11 +14,13 @@ fn every_answer_is_maybe_while_the_bare_engine_is_used() {
     cover(&db);
     db.with_engine_untracked(|engine| {
         engine.put(b"by the engine", b"x").unwrap();
-        _ = db.wait_for_maintenance(std::time::Duration::from_secs(5));
+        _ = db
+            .filters()
+            .wait_for_maintenance(std::time::Duration::from_secs(5));
         for i in 0..200 {
-            assert_eq!(db.filter_answer(absent_key(i)), Answer::Maybe);
+            assert_eq!(db.filters().answer(absent_key(i)), Answer::Maybe);
         }
-        assert!(!db.wait_until_complete(std::time::Duration::ZERO));
+        assert!(!db.filters().wait_until_complete(std::time::Duration::ZERO));
     });
     model.insert(b"by the engine".to_vec(), b"x".to_vec());
     check_settled(&db, &model);

@@ -26,14 +26,14 @@ fn random_writes_are_read_back_at_every_stage_of_their_life() {
             match round {
                 0 | 2 => db.flush().unwrap(),
                 1 => db.compact_range::<&[u8], &[u8]>(None, None),
-                3 => db.consolidate().unwrap(),
+                3 => db.filters().consolidate().unwrap(),
                 _ => cover(&db),
             }
             check_reads(&db, &model);
         }
         check_settled(&db, &model);
         db.compact_range::<&[u8], &[u8]>(None, None);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         check_settled(&db, &model);
     }
 }
@@ -65,7 +65,7 @@ fn cfs_have_separate_filters() {
         db.put_cf(&cf, only_here, b"x").unwrap();
         let elsewhere = names.iter().find(|other| *other != name).unwrap();
         let elsewhere = db.cf_handle(elsewhere).unwrap();
-        assert_eq!(db.filter_answer_cf(&cf, only_here), Answer::Maybe);
+        assert_eq!(db.filters().answer_cf(&cf, only_here), Answer::Maybe);
         assert_eq!(db.get_cf(&elsewhere, only_here).unwrap(), None);
         db.delete_cf(&cf, only_here).unwrap();
     }
@@ -120,7 +120,7 @@ fn every_write_mode_feeds_the_filters() {
             400,
         );
         check_settled(&db, &model);
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         check_settled(&db, &model);
     }
 }
@@ -143,7 +143,7 @@ fn keys_inserted_by_a_hint_are_in_the_filters() {
         for i in 10..100 {
             db.put_opt(key(i), b"hinted", &write).unwrap();
             assert!(
-                !db.filter_answer(key(i)).is_absent(),
+                !db.filters().answer(key(i)).is_absent(),
                 "{name}: key {i} is lost"
             );
         }
@@ -164,7 +164,7 @@ fn eight_writers_at_once_read_their_own_writes() {
     std::thread::scope(|scope| {
         let maintenance = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                db.consolidate().unwrap();
+                db.filters().consolidate().unwrap();
             }
         });
         let writers = (0..8_u64).map(|writer| {
@@ -181,7 +181,7 @@ fn eight_writers_at_once_read_their_own_writes() {
                     } else {
                         db.merge(&key, b"merge").unwrap();
                     }
-                    assert_eq!(db.filter_answer(&key), Answer::Maybe);
+                    assert_eq!(db.filters().answer(&key), Answer::Maybe);
                     assert!(db.get(&key).unwrap().is_some());
                     assert!(db.get(absent_key(i)).unwrap().is_none());
                 }
@@ -212,12 +212,12 @@ fn deleted_keys_leave_the_filters_with_their_ssts() {
     fill(&db, &mut model, 0..KEYS);
     db.flush().unwrap();
     (0..KEYS).for_each(|i| db.delete(key(i)).unwrap());
-    assert_eq!(db.filter_answer(key(9)), Answer::Maybe, "it was there");
+    assert_eq!(db.filters().answer(key(9)), Answer::Maybe, "it was there");
     db.compact_range::<&[u8], &[u8]>(None, None);
     cover(&db);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let absent = (0..KEYS)
-        .filter(|&i| db.filter_answer(key(i)).is_absent())
+        .filter(|&i| db.filters().answer(key(i)).is_absent())
         .count();
     assert!(absent as u64 * 100 >= KEYS * 97, "{absent} of {KEYS}");
     check_reads(&db, &Model::new());

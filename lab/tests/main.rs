@@ -33,6 +33,8 @@ mod support {
     #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod model_db;
     pub(crate) mod module_order;
+    #[expect(dead_code, reason = "the tests of the plugin need all of it")]
+    pub(crate) mod reads;
     pub(crate) mod requirements;
     pub(crate) mod traces;
 }

@@ -121,7 +121,7 @@ fn trace_is_replayed_in_every_format_and_kept_with_db() {
             .read_only(false)
             .open()
             .unwrap();
-        let verified = db.verify(true).unwrap();
+        let verified = db.filters().verify(true).unwrap();
         assert!(verified.lost.is_empty() && verified.entries_checked > 0);
     }
 }

@@ -3,7 +3,8 @@
 comma := ,
 
 lsm_sieve_SOURCES = front.cc c/open.cc $(addprefix shim/,$(addsuffix .cc, \
-    engine errors events handle memtables options segment_filters tables transactions))
+    database engine errors events find_handle iterator memtables options segment_filters tables \
+    transactions))
 lsm_sieve_CXXFLAGS = -Iplugin/lsm_sieve/c -Iplugin/lsm_sieve/shim -Wno-shadow
 ifeq ($(LSM_SIEVE_FAULTS),1)
 lsm_sieve_CXXFLAGS += -DLSM_SIEVE_FAULTS
@@ -15,8 +16,8 @@ LSM_SIEVE_LIB ?= plugin/lsm_sieve/liblsm_sieve.a
 
 # What only the Rust half uses of RocksDB's library, one function of each object: the library comes
 # before it.
-lsm_sieve_USED = rocksdb_free lsm_sieve_engine lsm_sieve_free lsm_sieve_listen \
-    lsm_sieve_find_handle lsm_sieve_refusal lsm_sieve_live_tables lsm_sieve_transactions
+lsm_sieve_USED = rocksdb_free lsm_sieve_engine lsm_sieve_filter_handle lsm_sieve_find_handle \
+    lsm_sieve_free lsm_sieve_listen lsm_sieve_live_tables lsm_sieve_refusal lsm_sieve_transactions
 
 # Calls of these functions go to front.cc.
 lsm_sieve_STRING = RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE

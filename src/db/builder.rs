@@ -178,7 +178,7 @@ impl Builder {
     /// No process may write the database meanwhile; this is not checked. RocksDB's read-only
     /// instance lists the SSTs and reads the log one after the other. Beside a writer, it misses
     /// what a flush moved between the two, and the open fails if a compaction removed an SST. A
-    /// [false negative](SieveDb::false_negative) found in one process is not seen by the other.
+    /// [false negative](crate::Filters::false_negative) found in one process is not seen by the other.
     pub fn read_only(mut self, error_if_log_file_exist: bool) -> Self {
         self.mode = Mode::ReadOnly {
             error_if_log_file_exist,
@@ -190,7 +190,7 @@ impl Builder {
     /// its own messages into the folder `path`, and follows the writer with each
     /// [`try_catch_up_with_primary`](rocksdb::DBCommon::try_catch_up_with_primary). From there on no
     /// key is answered absent until maintenance has gone through the new SSTs;
-    /// [`SieveDb::wait_for_maintenance`] waits for that.
+    /// [`Filters::wait_for_maintenance`](crate::Filters::wait_for_maintenance) waits for that.
     ///
     /// It starts with the filters that the writer has stored and continues them in memory:
     /// maintenance reads the keys of each new SST once and writes nothing. The summary filter takes
@@ -200,7 +200,7 @@ impl Builder {
     /// All SSTs are kept open whatever `max_open_files` says, because the writer removes those that
     /// it has compacted. Open the secondary again after the writer created a column family or
     /// rebuilt its filters with another seed. As with [`Builder::read_only`], neither process sees
-    /// the other's [false negative](SieveDb::false_negative).
+    /// the other's [false negative](crate::Filters::false_negative).
     ///
     /// RocksDB's secondary has no snapshots. It sees a write that is not in the log only once that
     /// is flushed, and may miss what is flushed during a catch-up until the next one. While it has

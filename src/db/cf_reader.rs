@@ -135,7 +135,9 @@ impl CfReader {
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let value = self.fetch(key, options)?;
         if let Some(cf_filter) = &self.cf_filter {
-            cf_filter.record(Verdict::Maybe, Some(value.is_some()));
+            cf_filter
+                .lookups()
+                .record(Verdict::Maybe, Some(value.is_some()));
         }
         Ok(value)
     }
@@ -154,7 +156,9 @@ impl CfReader {
         });
         if let Some(cf_filter) = &self.cf_filter {
             for value in values.iter().flatten() {
-                cf_filter.record(Verdict::Maybe, Some(value.is_some()));
+                cf_filter
+                    .lookups()
+                    .record(Verdict::Maybe, Some(value.is_some()));
             }
         }
         values

@@ -1,6 +1,7 @@
 //! A RocksDB with filters behind its handle.
 
 mod access;
+mod answers;
 mod builder;
 mod cf_reader;
 mod engine;
@@ -17,26 +18,16 @@ pub use transaction::{Transaction, TransactionSettings};
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rocksdb::{
-    AsColumnFamilyRef, DBWithThreadMode, MultiThreaded, ReadOptions, SnapshotWithThreadMode,
-    ThreadMode,
-};
+use rocksdb::{DBWithThreadMode, MultiThreaded, ReadOptions, SnapshotWithThreadMode, ThreadMode};
 
 use crate::binding::Engine;
 use crate::hooks;
 use crate::hooks::sieve::Sieve;
-use crate::math::Bits;
-use lsm_sieve_front::audit::FalseNegative;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filters::CfFilters;
-use lsm_sieve_front::filters::MaintenanceError;
-use lsm_sieve_front::maintenance::scrub::Scrubbed;
-use lsm_sieve_front::options::FilterSize;
 #[cfg(test)]
 use lsm_sieve_front::segment::Registry;
-use lsm_sieve_front::stats::Stats;
 #[cfg(test)]
 use lsm_sieve_front::wakeup::Wakeup;
 
@@ -44,8 +35,8 @@ use lsm_sieve_front::wakeup::Wakeup;
 ///
 /// It dereferences to `rocksdb`'s own database, and has all its methods. The filters are behind the
 /// C handle of that database: each of its reads asks them first, also those of its snapshots, of
-/// code that knows only `rocksdb`, or of a caller of the C API. The reads that this type has itself
-/// are the same, and faster: their first probe is compiled into the caller.
+/// code that knows only `rocksdb`, or of a caller of the C API. The four reads that this type has
+/// itself give the same answers sooner: their first probe is compiled into the caller.
 ///
 /// A key is in the filters before its write becomes visible, whichever way it reaches a memtable. A
 /// filter that is missing, damaged or not yet built answers *maybe*, and the engine is read.
@@ -112,95 +103,8 @@ impl<T: ThreadMode> Deref for SieveDb<T> {
 }
 
 impl<T: ThreadMode> SieveDb<T> {
-    /// The counters of the filters of all column families.
-    pub fn stats(&self) -> Stats {
-        self.sieve.filters.stats()
-    }
-
-    /// The counters of one column family's filters; `None` if it has none.
-    pub fn stats_cf(&self, cf: &impl AsColumnFamilyRef) -> Option<Stats> {
-        let cf_filter = self.sieve.filters.cf_filters.get(hooks::cf_id(cf))?;
-        Some(cf_filter.stats())
-    }
-
-    /// Verifies the checksums of all filters in memory. A filter that has changed since it was
-    /// built is dropped and rebuilt. Waits until maintenance has finished its current run, then
-    /// returns what this scrub read and found.
-    ///
-    /// # Errors
-    /// If the rest of the maintenance run failed. [`SieveDb::scrubbed`] has what was read and found.
-    pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
-        self.sieve.filters.scrub()
-    }
-
-    /// What all scrubs since the open have read and found.
-    pub fn scrubbed(&self) -> Scrubbed {
-        self.sieve.filters.scrubbed()
-    }
-
-    /// The false negative that ended the trust in the filters, if there was one: an audit found a
-    /// key that a filter had answered absent. From then on every lookup goes to the engine. Opening
-    /// the database again rebuilds all filters with another seed. Read-only filters are trusted
-    /// again instead, until their folder is removed.
-    pub fn false_negative(&self) -> Option<FalseNegative> {
-        self.sieve.filters.false_negative().cloned()
-    }
-
-    /// Waits at most `limit` until maintenance has gone through all SSTs once; returns whether it
-    /// has. By then the existing sidecars are loaded, and the keys of missing filters are read, if
-    /// they could be.
-    #[must_use = "false if it took longer"]
-    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
-        self.sieve.filters.wait_for_maintenance(limit, || true)
-    }
-
-    /// [`SieveDb::wait_for_maintenance`] that calls `go_on` several times a second and stops
-    /// waiting when it returns false.
-    #[must_use = "false if it took longer or was stopped"]
-    pub fn wait_for_maintenance_while(&self, limit: Duration, go_on: impl FnMut() -> bool) -> bool {
-        self.sieve.filters.wait_for_maintenance(limit, go_on)
-    }
-
-    /// Waits at most `limit` until the summary filters cover every SST; returns whether they do. It
-    /// does not wait for SSTs that will not be covered: those without an id
-    /// ([`CfHealth::without_id`](crate::CfHealth::without_id)), and all if the filters are
-    /// read-only and take no keys.
-    #[must_use = "false if some SSTs are not covered"]
-    pub fn wait_until_complete(&self, limit: Duration) -> bool {
-        self.sieve.filters.wait_until_complete(limit)
-    }
-
-    /// Rebuilds the summary filter of each column family at the right size, and the segment filters
-    /// that have another rate. Blocks until done, however long it takes to read all keys. Reads and
-    /// writes continue, and nothing is flushed. If the memory budget has no room for a summary
-    /// filter of that size, the old one stays.
-    ///
-    /// # Errors
-    /// If it could not be finished, for example because an SST cannot be read. The filters stay as
-    /// they were and remain correct; maintenance tries again later.
-    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        self.sieve.filters.consolidate()
-    }
-
-    /// Changes the size of all filters, as [`SieveOptions::filter_size`] sets it; segment filters
-    /// follow even if their size was set. They are rebuilt in the background from the keys of the
-    /// existing SSTs; no SST is rewritten. [`SieveDb::consolidate`] waits for it.
-    ///
-    /// [`SieveOptions::filter_size`]: super::SieveOptions::filter_size
-    pub fn set_filter_size(&self, size: FilterSize) {
-        self.sieve.filters.set_filter_size(size);
-    }
-
-    /// Changes the memory budget that [`SieveOptions::memory_budget`] sets; `None` removes it. What
-    /// exceeds a smaller one is dropped at once. A summary filter that no longer fits is built anew
-    /// with fewer bits per key, and with more when there is room again.
-    ///
-    /// [`SieveOptions::memory_budget`]: super::SieveOptions::memory_budget
-    pub fn set_memory_budget(&self, budget: Option<Bits>) {
-        self.sieve.filters.set_memory_budget(budget);
-    }
-
-    pub(crate) fn sieve(&self) -> &Sieve {
+    /// The filters: their state, their maintenance, and what they alone say of a key.
+    pub fn filters(&self) -> &Sieve {
         &self.sieve
     }
 

@@ -19,8 +19,8 @@ use crate::engine::RocksEngine;
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::listener::Listener;
-use crate::hooks::sieve::{Sieve, prefixes_of, prepare_for_transactions, put_hooks, shared_by};
-use crate::hooks::{self, BaseCf, DEFAULT_ID, Handle, JustOpened, self_check};
+use crate::hooks::sieve::{Sieve, prefixes_of, prepare_for_transactions, shared_by};
+use crate::hooks::{self, BaseCf, DEFAULT_ID, HOOKS, Handle, JustOpened, self_check};
 use crate::math::Bits;
 use crate::options::{Isolation, SieveOptions};
 use lsm_sieve_front::cf_filter::CfFilter;
@@ -122,17 +122,17 @@ impl<E: JustOpened> Opened<E> {
             let cf_filter = opening.cf_filter(&name, &front, taken);
             taken = taken + cf_filter.view().summary.size();
             let options = options.clone();
-            put_hooks(&options, &cf_filter)?;
+            hooks::put_hooks(&options, &cf_filter, &HOOKS)?;
             hooked.push((name, options));
             new_filters.push(cf_filter);
         }
         let cf_filters = Arc::new(CfFilters::new(front.summary));
         let listener = || Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
-        hooks::install_listener(&mut database_options, listener());
+        hooks::install_listener(&mut database_options, listener(), &HOOKS);
         fault!(
             ListenerPerCf,
             for _ in 1..new_filters.len() {
-                hooks::install_listener(&mut database_options, listener());
+                hooks::install_listener(&mut database_options, listener(), &HOOKS);
             }
         );
         fault!(FolderChangedUnlocked, keep(&opening, &identity)?);

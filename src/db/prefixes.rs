@@ -1,4 +1,4 @@
-//! Questions for prefixes: the filters first, then one seek of the engine.
+//! Whether there are keys with a prefix: the filters first, then one seek of the engine.
 
 use rocksdb::{AsColumnFamilyRef, Error, ThreadMode};
 
@@ -17,26 +17,6 @@ use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
 ///
 /// [`SieveOptions::prefixes`]: crate::SieveOptions::prefixes
 impl<T: ThreadMode> SieveDb<T> {
-    /// Whether there may be a key in the default column family that starts with these bytes. False
-    /// only if there is none. The engine is not read, except for audits.
-    ///
-    /// A function gives an answer if it gives all keys that start so the same prefix: they may go on
-    /// behind it, as in `users/ada` for [`Prefix::until(b'/')`](crate::Prefix::until). If none does,
-    /// the answer is true.
-    #[inline]
-    pub fn prefix_may_exist(&self, start: impl AsRef<[u8]>) -> bool {
-        prefix_lookup::may_exist(&*self.default, start.as_ref())
-    }
-
-    /// [`SieveDb::prefix_may_exist`] in a column family.
-    pub fn prefix_may_exist_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        start: impl AsRef<[u8]>,
-    ) -> bool {
-        prefix_lookup::may_exist(self.filters_of(cf), start.as_ref())
-    }
-
     /// Whether there is a key in the default column family that starts with these bytes. If the
     /// filters do not rule it out, one seek of the engine decides.
     ///
@@ -57,27 +37,9 @@ impl<T: ThreadMode> SieveDb<T> {
         start: impl AsRef<[u8]>,
     ) -> Result<bool, Error> {
         let start = start.as_ref();
-        prefix_lookup::exists(self.filters_of(cf), start, || self.has_prefix(cf, start))
-    }
-
-    /// [`SieveDb::prefix_may_exist`] for several, in their order.
-    pub fn prefixes_may_exist(&self, starts: &[impl AsRef<[u8]>]) -> Vec<bool> {
-        prefix_lookup::may_exist_many(&self.default, starts)
-    }
-
-    /// [`SieveDb::prefix_may_exist_cf`] for several, in their order.
-    pub fn prefixes_may_exist_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        starts: &[impl AsRef<[u8]>],
-    ) -> Vec<bool> {
-        match self.cf_filters().get(hooks::cf_id(cf)) {
-            Some(filters) => prefix_lookup::may_exist_many(&filters, starts),
-            None => {
-                fault!(UnfilteredPrefixesAbsent, return vec![false; starts.len()]);
-                vec![true; starts.len()]
-            }
-        }
+        prefix_lookup::exists(self.sieve.filters_of(cf), start, || {
+            self.has_prefix(cf, start)
+        })
     }
 
     /// [`SieveDb::prefix_exists`] for several, in their order. Each answer is that of a moment of
@@ -86,7 +48,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// # Errors
     /// Returns RocksDB's error, for each that could not be read.
     pub fn prefixes_exist(&self, starts: &[impl AsRef<[u8]>]) -> Vec<Result<bool, Error>> {
-        let maybe = self.prefixes_may_exist(starts);
+        let maybe = self.sieve.prefixes_may_exist(starts);
         let each = starts.iter().zip(maybe);
         each.map(|(start, maybe)| {
             prefix_lookup::decide(&*self.default, maybe, || {
@@ -126,7 +88,7 @@ impl<T: ThreadMode> SieveDb<T> {
 
     fn has_prefix(&self, cf: &impl AsColumnFamilyRef, start: &[u8]) -> Result<bool, Error> {
         let within = |filters: &CfFilter| self.sieve.is_within_engine_prefix(filters, start);
-        let same_prefix = self.filters_of(cf).with(|filters, _| within(filters));
+        let same_prefix = self.sieve.filters_of(cf).with(|filters, _| within(filters));
         let mut same_prefix = same_prefix.unwrap_or_default();
         fault!(UnfilteredStartIsPrefix, same_prefix = true);
         hooks::contains_prefix(cf, start, same_prefix, 0).map_err(hooks::error_of)

@@ -1,642 +1,315 @@
-//! The functions that RocksDB calls, on its own threads.
+//! The functions that RocksDB calls, on its own threads; `shim/abi.h` declares them.
 //!
-//! Each function in [`HOOKS`] receives a pointer that this file handed out (an `Arc` or a `Box`
-//! turned raw) and calls one safe function. It lets no panic through. A panic makes the answer
-//! *maybe*: for that call, and for the whole column family if a key may have been missed.
+//! Each calls one safe function, and lets no panic through. A panic makes the answer *maybe*: for that
+//! call, and for the whole column family if a key may have been missed.
 
-use std::cell::Cell;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::slice;
+use std::ptr;
 use std::sync::Arc;
+
+use librocksdb_sys::rocksdb_options_t;
 
 use crate::fault::fault;
 use crate::format::PrefixId;
 use crate::hash::KeyHash;
+use crate::hooks::abi::{self, CreateCfs, DropCfs, Found, Hooks, Read, ReadMany, Run, Slice};
+use crate::hooks::abi::{Take, TakeExtractor, array, guarded};
+use crate::hooks::install::put_hooks;
 use crate::hooks::listener::Listener;
-use crate::hooks::sieve::{Found, Sieve};
-use crate::hooks::{CfOptions, RawOptions};
+use crate::hooks::options::CfOptions;
+use crate::hooks::parameters::Parameter;
+use crate::hooks::seams;
+use crate::hooks::sieve::Sieve;
 use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::prefix_lookup::Span;
 use lsm_sieve_front::intake::Insertion;
+use lsm_sieve_front::intake::{SegmentFilterBuild, SegmentOrigin};
 use lsm_sieve_front::segment::{Segment, SegmentId};
-use lsm_sieve_front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 
 #[cfg(test)]
-mod silent;
+pub(super) mod silent;
 
-#[cfg(test)]
-pub(crate) use self::silent::{SILENT, WATCHED, before_each_key};
+/// Defines hooks and the table of them. Each makes its parameters of what C++ passes, and runs its
+/// body; if that panics, it runs what stands after `else`.
+macro_rules! hooks {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($($parameter:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block
+        $(else $otherwise:block)?
+    )*) => {
+        $(
+            $(#[$attribute])*
+            extern "C" fn $name($($parameter: <$type as Parameter>::C),*) $(-> $result)? {
+                $(
+                    // SAFETY: C++ calls with what `abi.h` promises.
+                    let $parameter = unsafe { <$type as Parameter>::of($parameter) };
+                )*
+                guarded(move || $body, || { $($otherwise)? })
+            }
+        )*
 
-/// The layout of `lsm_sieve_insertion` in `shim.h`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct RawInsertion {
-    hash: u64,
-    /// [`NO_SIDE`] if it has none.
-    side: u64,
-}
-
-const NO_SIDE: u64 = u64::MAX;
-
-/// The layout of `lsm_sieve_hooks` in `shim.h`.
-#[repr(C)]
-pub(crate) struct Hooks {
-    column_release: extern "C" fn(*mut c_void),
-    memtable_created: extern "C" fn(*mut c_void, u32),
-    memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> RawInsertion,
-    memtable_insert: extern "C" fn(*mut c_void, RawInsertion, *const u8, usize),
-    table_begin: extern "C" fn(*mut c_void, u8, bool) -> *mut c_void,
-    table_add: extern "C" fn(*mut c_void, *const u8, usize),
-    table_add_with_prefix: extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize) -> bool,
-    table_extractor: extern "C" fn(*mut c_void, *mut c_void, TakeExtractor),
-    table_id: extern "C" fn(*mut c_void, *mut [u8; 16]),
-    table_finish: extern "C" fn(*mut c_void, u64) -> bool,
-    table_release: extern "C" fn(*mut c_void),
-    segment_open: extern "C" fn(
-        *mut c_void,
-        *const [u8; 16],
-        *const u8,
-        usize,
-        u32,
-        *mut *mut c_void,
-    ) -> *mut c_void,
-    segment_may_contain: extern "C" fn(*mut c_void, *mut c_void, *const u8, usize) -> bool,
-    segment_may_contain_many:
-        extern "C" fn(*mut c_void, *mut c_void, usize, *const *const u8, *const usize, *mut bool),
-    segment_release: extern "C" fn(*mut c_void, *mut c_void),
-    listener_release: extern "C" fn(*mut c_void),
-    engine_changed: extern "C" fn(*mut c_void),
-    keys_ingested: extern "C" fn(*mut c_void, *const u8, usize),
-    sieve_release: extern "C" fn(*mut c_void),
-    sieve_close: extern "C" fn(*mut c_void),
-    sieve_read: extern "C" fn(*mut c_void, u32, *const u8, usize, *mut c_void, Read) -> bool,
-    sieve_rules_out: extern "C" fn(*mut c_void, u32, *const u8, usize) -> bool,
-    sieve_read_many: extern "C" fn(
-        *mut c_void,
-        usize,
-        *const u32,
-        *const RawSlice,
-        *mut c_void,
-        ReadMany,
-    ) -> bool,
-    sieve_prefixes: extern "C" fn(*mut c_void, u32, *mut u64, *mut u32) -> bool,
-    sieve_is_empty:
-        extern "C" fn(*mut c_void, u32, u64, u8, *const u8, usize, *const u8, usize) -> bool,
-    sieve_extractor_changes: extern "C" fn(*mut c_void),
-    sieve_external_writes: extern "C" fn(*mut c_void, u32, *mut c_void, Run),
-    sieve_create_cfs: extern "C" fn(
-        *mut c_void,
-        usize,
-        *const RawSlice,
-        *const RawOptions,
-        *mut c_void,
-        Refuse,
-        CreateCfs,
-    ),
-    sieve_drop_cfs: extern "C" fn(*mut c_void, usize, *const u32, *mut c_void, DropCfs),
-}
-
-/// Gets the name and version of a prefix extractor.
-type TakeExtractor = extern "C" fn(*mut c_void, *const u8, usize, u32);
-/// Has the engine read a key; see `Found` in `handle.cc`.
-type Read = extern "C" fn(*mut c_void) -> i8;
-/// Has the engine read the keys at these indexes.
-type ReadMany = extern "C" fn(*mut c_void, *const usize, usize, *mut i8);
-type Run = extern "C" fn(*mut c_void);
-type Refuse = extern "C" fn(*mut c_void, *const u8, usize);
-/// Creates column families and sets their ids.
-type CreateCfs = extern "C" fn(*mut c_void, *mut i64);
-/// Drops column families and says of each whether it was dropped.
-type DropCfs = extern "C" fn(*mut c_void, *mut bool);
-
-/// RocksDB's `Slice`.
-#[repr(C)]
-struct RawSlice {
-    start: *const u8,
-    size: usize,
-}
-
-pub(crate) static HOOKS: Hooks = Hooks {
-    column_release,
-    memtable_created,
-    memtable_prepare,
-    memtable_insert,
-    table_begin,
-    table_add,
-    table_add_with_prefix,
-    table_extractor,
-    table_id,
-    table_finish,
-    table_release,
-    segment_open,
-    segment_may_contain,
-    segment_may_contain_many,
-    segment_release,
-    listener_release,
-    engine_changed,
-    keys_ingested,
-    sieve_release,
-    sieve_close,
-    sieve_read,
-    sieve_rules_out,
-    sieve_read_many,
-    sieve_prefixes,
-    sieve_is_empty,
-    sieve_extractor_changes,
-    sieve_external_writes,
-    sieve_create_cfs,
-    sieve_drop_cfs,
-};
-
-/// As in `shim.h`: what the keys of a table come from.
-const ORIGIN_MEMTABLES: u8 = 1;
-const ORIGIN_TABLES: u8 = 2;
-
-/// Runs a hook; returns `fallback` if it panics.
-pub(super) fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
-    let hook = || {
-        #[cfg(test)]
-        tests::begin_hook();
-        hook()
+        pub(crate) static HOOKS: Hooks = Hooks { $($name),* };
     };
-    catch_unwind(AssertUnwindSafe(hook)).unwrap_or(fallback)
 }
 
-/// # Safety
-/// `pointer` is null-sized or points to `size` readable bytes that stay unchanged for `'a`.
-pub(super) unsafe fn bytes<'a>(pointer: *const u8, size: usize) -> &'a [u8] {
-    if size == 0 {
-        return &[];
+hooks! {
+    fn cf_filter_release(cf_filter: Arc<CfFilter>) {
+        drop(cf_filter);
     }
-    debug_assert!(!pointer.is_null());
-    // SAFETY: promised by the caller.
-    unsafe { slice::from_raw_parts(pointer, size) }
-}
 
-/// # Safety
-/// `pointer` came out of `Arc::into_raw` for a `T` and its reference is still held.
-unsafe fn shared<'a, T>(pointer: *mut c_void) -> &'a T {
-    debug_assert!(!pointer.is_null());
-    // SAFETY: promised by the caller.
-    unsafe { &*pointer.cast::<T>() }
-}
-
-/// # Safety
-/// `pointer` came out of `Arc::into_raw` for a `T`; the reference is released here.
-unsafe fn release<T>(pointer: *mut c_void) {
-    // SAFETY: promised by the caller.
-    let owned = unsafe { Arc::from_raw(pointer.cast::<T>().cast_const()) };
-    guarded((), || drop(owned));
-}
-
-extern "C" fn column_release(cf_filter: *mut c_void) {
-    // SAFETY: the shim releases the reference that `install` handed over.
-    unsafe { release::<CfFilter>(cf_filter) }
-}
-
-extern "C" fn memtable_created(cf_filter: *mut c_void, cf: u32) {
-    // SAFETY: the shim holds a reference on `cf_filter`.
-    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    guarded((), || cf_filter.key_space().memtable_created(cf));
-}
-
-extern "C" fn memtable_prepare(
-    cf_filter: *mut c_void,
-    key: *const u8,
-    size: usize,
-) -> RawInsertion {
-    // SAFETY: the shim holds a reference on `cf_filter`.
-    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    // SAFETY: the memtable entry outlives this call.
-    let key = unsafe { bytes(key, size) };
-    let insertion = guarded(None, || Some(cf_filter.intake().prepare(key)));
-    let insertion = insertion.unwrap_or_else(|| {
-        guarded((), || cf_filter.disable());
-        Insertion::from_parts(KeyHash::new(0), None)
-    });
-    let (hash, side) = insertion.into_parts();
-    RawInsertion {
-        hash: hash.get(),
-        side: side.map_or(NO_SIDE, |side| side as u64),
+    fn memtable_created(cf_filter: &CfFilter, cf: u32) {
+        cf_filter.key_space().memtable_created(cf);
     }
-}
 
-extern "C" fn memtable_insert(
-    cf_filter: *mut c_void,
-    insertion: RawInsertion,
-    key: *const u8,
-    size: usize,
-) {
-    // SAFETY: the shim holds a reference on `cf_filter`.
-    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    // SAFETY: the memtable entry outlives this call.
-    let key = unsafe { bytes(key, size) };
-    let side = (insertion.side != NO_SIDE).then_some(insertion.side as usize);
-    let insertion = Insertion::from_parts(KeyHash::new(insertion.hash), side);
-    if !guarded(false, || {
+    fn memtable_prepare(cf_filter: &CfFilter, key: &[u8]) -> abi::Insertion {
+        cf_filter.intake().prepare(key).into()
+    } else {
+        disable(cf_filter);
+        Insertion::from_parts(KeyHash::new(0), None).into()
+    }
+
+    fn memtable_insert(cf_filter: &CfFilter, insertion: Insertion, key: &[u8]) {
         cf_filter.intake().insert(insertion, key);
-        true
-    }) {
-        guarded((), || cf_filter.disable());
+    } else {
+        disable(cf_filter);
     }
-}
 
-extern "C" fn table_begin(
-    cf_filter: *mut c_void,
-    origin: u8,
-    is_in_last_level: bool,
-) -> *mut c_void {
-    // SAFETY: the shim holds a reference on `cf_filter`.
-    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    let origin = match origin {
-        ORIGIN_MEMTABLES => TableOrigin::Memtables,
-        ORIGIN_TABLES => TableOrigin::Tables,
-        _ => TableOrigin::Unknown,
-    };
-    match guarded(None, || cf_filter.begin_table(origin, is_in_last_level)) {
-        Some(table) => Box::into_raw(Box::new(table)).cast(),
-        None => std::ptr::null_mut(),
+    fn table_begin(
+        cf_filter: &CfFilter,
+        origin: SegmentOrigin,
+        is_in_last_level: bool,
+    ) -> *mut abi::SegmentFilterBuild {
+        let table = cf_filter.intake().segments().begin(origin, is_in_last_level);
+        table.map_or(ptr::null_mut(), |table| Box::into_raw(Box::new(table)).cast())
+    } else {
+        ptr::null_mut()
     }
-}
 
-/// # Safety
-/// `table` came from `table_begin`, is not released yet, and is used by no other thread now.
-unsafe fn table_mut<'a>(table: *mut c_void) -> &'a mut SegmentFilterBuild {
-    debug_assert!(!table.is_null());
-    // SAFETY: promised by the caller.
-    unsafe { &mut *table.cast::<SegmentFilterBuild>() }
-}
-
-extern "C" fn table_add(table: *mut c_void, key: *const u8, size: usize) {
-    // SAFETY: an SST is built by one thread at a time.
-    let table = unsafe { table_mut(table) };
-    // SAFETY: RocksDB's key outlives this call.
-    let key = unsafe { bytes(key, size) };
     // A key missed by a panic shows as a wrong count when the SST is finished.
-    guarded((), || table.add(key));
-}
-
-extern "C" fn table_add_with_prefix(
-    table: *mut c_void,
-    key: *const u8,
-    size: usize,
-    prefix: *const u8,
-    prefix_size: usize,
-) -> bool {
-    // SAFETY: an SST is built by one thread at a time.
-    let table = unsafe { table_mut(table) };
-    // SAFETY: RocksDB's key outlives this call.
-    let key = unsafe { bytes(key, size) };
-    // SAFETY: so does its prefix.
-    let prefix = unsafe { bytes(prefix, prefix_size) };
-    guarded(false, || {
+    fn table_add(table: &mut SegmentFilterBuild, key: &[u8]) {
         table.add(key);
-        table
-            .extractor()
-            .is_some_and(|own| own.of(key) == Some(prefix))
-    })
-}
-
-extern "C" fn table_extractor(table: *mut c_void, context: *mut c_void, take: TakeExtractor) {
-    // SAFETY: an SST is built by one thread at a time.
-    let table = unsafe { table_mut(table) };
-    if let Some(extractor) = table.extractor() {
-        let name = extractor.id().name();
-        take(context, name.as_ptr(), name.len(), extractor.id().version());
     }
-}
 
-extern "C" fn table_id(table: *mut c_void, id: *mut [u8; 16]) {
-    // SAFETY: an SST is built by one thread at a time.
-    let table = unsafe { table_mut(table) };
-    // SAFETY: the shim passes 16 writable bytes.
-    unsafe { id.write(*table.id().as_bytes()) };
-}
+    fn table_add_with_prefix(table: &mut SegmentFilterBuild, key: &[u8], prefix: &[u8]) -> bool {
+        table.add(key);
+        table.extractor().is_some_and(|own| own.of(key) == Some(prefix))
+    } else {
+        false
+    }
 
-extern "C" fn table_finish(table: *mut c_void, entries: u64) -> bool {
-    // SAFETY: an SST is built by one thread at a time.
-    let table = unsafe { table_mut(table) };
-    guarded(false, || table.finish(entries))
-}
-
-extern "C" fn table_release(table: *mut c_void) {
-    // SAFETY: the last use of a pointer from `table_begin`.
-    let table = unsafe { Box::from_raw(table.cast::<SegmentFilterBuild>()) };
-    guarded((), || drop(table));
-}
-
-extern "C" fn segment_open(
-    cf_filter: *mut c_void,
-    id: *const [u8; 16],
-    name: *const u8,
-    size: usize,
-    version: u32,
-    extractor: *mut *mut c_void,
-) -> *mut c_void {
-    // SAFETY: the shim holds a reference on `cf_filter`.
-    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    // SAFETY: the shim passes 16 readable bytes.
-    let id = SegmentId::from_bytes(unsafe { id.read_unaligned() });
-    // SAFETY: the name is in the filter block, which outlives this call.
-    let name = unsafe { bytes(name, size) };
-    let open = || {
-        let mut extractor = None;
-        if !name.is_empty() {
-            // Of an extractor without a right name no filter has the prefixes.
-            let id = PrefixId::new(std::str::from_utf8(name).ok()?, version)?;
-            // The copy that filters of this process have too is compared without a read.
-            let known = cf_filter.prefixes().ids().iter().find(|own| **own == id);
-            extractor = Some(Arc::new(known.cloned().unwrap_or(id)));
+    fn table_extractor(table: &SegmentFilterBuild, context: *mut c_void, take: TakeExtractor) {
+        if let Some(extractor) = table.extractor() {
+            let id = extractor.id();
+            take(context, Slice::of(id.name().as_bytes()), id.version());
         }
-        Some((cf_filter.open_segment(id), extractor))
-    };
-    let Some((segment, opened)) = guarded(None, open) else {
-        return std::ptr::null_mut();
-    };
-    if let Some(opened) = opened {
-        // SAFETY: the shim passes a writable pointer.
-        unsafe { extractor.write(Arc::into_raw(opened).cast_mut().cast()) };
     }
-    Arc::into_raw(segment).cast_mut().cast()
-}
 
-/// The extractor of a segment, if it has one.
-///
-/// # Safety
-/// As for [`shared`], or null.
-unsafe fn extractor_of<'e>(extractor: *mut c_void) -> Option<&'e PrefixId> {
-    // SAFETY: promised by the caller.
-    unsafe { extractor.cast::<PrefixId>().as_ref() }
-}
-
-extern "C" fn segment_may_contain(
-    segment: *mut c_void,
-    extractor: *mut c_void,
-    key: *const u8,
-    size: usize,
-) -> bool {
-    // SAFETY: the reader holds a reference on the segment until `segment_release`.
-    let segment: &Segment = unsafe { shared(segment) };
-    // SAFETY: and on its extractor.
-    let extractor = unsafe { extractor_of(extractor) };
-    // SAFETY: RocksDB's key outlives this call.
-    let key = unsafe { bytes(key, size) };
-    let mut fallback = true;
-    fault!(PanicIsAbsent, fallback = false);
-    guarded(fallback, || segment.may_contain(key, extractor))
-}
-
-extern "C" fn segment_may_contain_many(
-    segment: *mut c_void,
-    extractor: *mut c_void,
-    count: usize,
-    keys: *const *const u8,
-    sizes: *const usize,
-    answers: *mut bool,
-) {
-    // SAFETY: the reader holds a reference on the segment until `segment_release`.
-    let segment: &Segment = unsafe { shared(segment) };
-    // SAFETY: and on its extractor.
-    let extractor = unsafe { extractor_of(extractor) };
-    // SAFETY: the shim passes three arrays of `count` elements.
-    let keys = unsafe { slice::from_raw_parts(keys, count) };
-    // SAFETY: as above.
-    let sizes = unsafe { slice::from_raw_parts(sizes, count) };
-    // SAFETY: as above; the shim reads the answers only after the call, and has set all to true.
-    let answers = unsafe { slice::from_raw_parts_mut(answers, count) };
-    let keys = keys.iter().zip(sizes).map(|(&key, &size)| {
-        // SAFETY: RocksDB's keys outlive this call.
-        unsafe { bytes(key, size) }
-    });
-    let answered = || {
-        segment.may_contain_many(keys, extractor, &mut *answers);
+    fn table_id(table: &SegmentFilterBuild, id: *mut u8) -> bool {
+        // SAFETY: the shim passes 16 writable bytes.
+        unsafe { id.cast::<[u8; 16]>().write(*table.id().as_bytes()) };
         true
-    };
-    if !guarded(false, answered) {
+    } else {
+        false
+    }
+
+    fn table_finish(table: &mut SegmentFilterBuild, entries: u64) -> bool {
+        table.finish(entries)
+    } else {
+        false
+    }
+
+    fn table_release(table: Box<SegmentFilterBuild>) {
+        drop(table);
+    }
+
+    fn segment_open(
+        cf_filter: &CfFilter,
+        id: *const u8,
+        name: &[u8],
+        version: u32,
+        extractor: *mut *mut abi::PrefixId,
+    ) -> *mut abi::Segment {
+        // SAFETY: the shim passes 16 readable bytes.
+        let id = SegmentId::from_bytes(unsafe { id.cast::<[u8; 16]>().read() });
+        let Some(opened) = extractor_of_segment(cf_filter, name, version) else {
+            return ptr::null_mut();
+        };
+        let segment = cf_filter.intake().segments().open(id);
+        if let Some(opened) = opened {
+            // SAFETY: the shim passes a writable pointer.
+            unsafe { extractor.write(Arc::into_raw(opened).cast_mut().cast()) };
+        }
+        Arc::into_raw(segment).cast_mut().cast()
+    } else {
+        ptr::null_mut()
+    }
+
+    fn segment_may_contain(
+        segment: &Segment,
+        extractor: Option<&PrefixId>,
+        key: &[u8],
+    ) -> bool {
+        segment.may_contain(key, extractor)
+    } else {
+        fault!(PanicIsAbsent, return false);
+        true
+    }
+
+    fn segment_may_contain_many(
+        segment: &Segment,
+        extractor: Option<&PrefixId>,
+        count: usize,
+        keys: *const Slice,
+        answers: *mut bool,
+    ) {
+        // SAFETY: the shim passes two arrays of `count` elements, which outlive the call.
+        let keys = unsafe { array(keys, count) }.iter().map(|key| {
+            // SAFETY: as above.
+            unsafe { key.bytes() }
+        });
+        // SAFETY: as above; the shim reads the answers only after the call.
+        let answers = unsafe { std::slice::from_raw_parts_mut(answers, count) };
+        segment.may_contain_many(keys, extractor, answers);
+    } else {
         fault!(PartialAnswersKept, return);
         // Answers that a panic left behind are discarded.
-        answers.fill(true);
-    }
-}
-
-extern "C" fn segment_release(segment: *mut c_void, extractor: *mut c_void) {
-    // SAFETY: the reader releases the references from `segment_open`.
-    unsafe { release::<Segment>(segment) }
-    if !extractor.is_null() {
         // SAFETY: as above.
-        unsafe { release::<PrefixId>(extractor) }
+        unsafe { std::slice::from_raw_parts_mut(answers, count) }.fill(true);
     }
-}
 
-extern "C" fn listener_release(listener: *mut c_void) {
-    // SAFETY: the shim releases what `lsm_sieve_listen` took over.
-    unsafe { release::<Listener>(listener) }
-}
-
-extern "C" fn engine_changed(listener: *mut c_void) {
-    // SAFETY: the shim holds the listener until `listener_release`.
-    let listener: &Listener = unsafe { shared(listener) };
-    guarded((), || listener.engine_changed());
-}
-
-extern "C" fn keys_ingested(listener: *mut c_void, cf: *const u8, size: usize) {
-    // SAFETY: the shim holds the listener until `listener_release`.
-    let listener: &Listener = unsafe { shared(listener) };
-    // SAFETY: RocksDB's name of the column family outlives this call.
-    let cf = unsafe { bytes(cf, size) };
-    guarded((), || listener.keys_ingested(cf));
-}
-
-extern "C" fn sieve_release(sieve: *mut c_void) {
-    // SAFETY: the shim releases what `lsm_sieve_filter_handle` took over.
-    unsafe { release::<Sieve>(sieve) }
-}
-
-extern "C" fn sieve_close(sieve: *mut c_void) {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    guarded((), || sieve.stop());
-    // Maintenance that did not end finds no engine any more.
-    guarded((), || sieve.base.close());
-}
-
-/// What the engine found, as `handle.cc` says it.
-fn found(said: i8) -> Found {
-    match said {
-        1 => Ok(Some(())),
-        0 => Ok(None),
-        _ => Err(()),
+    fn segment_release(segment: Arc<Segment>, extractor: Option<Arc<PrefixId>>) {
+        drop((segment, extractor));
     }
-}
 
-extern "C" fn sieve_read(
-    sieve: *mut c_void,
-    cf: u32,
-    key: *const u8,
-    size: usize,
-    context: *mut c_void,
-    read: Read,
-) -> bool {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the caller's key outlives this call.
-    let key = unsafe { bytes(key, size) };
-    let mut fallback = false;
-    fault!(HandlePanicIsAbsent, fallback = true);
-    guarded(fallback, || sieve.read(cf, key, || found(read(context))))
-}
+    fn listener_release(listener: Arc<Listener>) {
+        drop(listener);
+    }
 
-extern "C" fn sieve_rules_out(sieve: *mut c_void, cf: u32, key: *const u8, size: usize) -> bool {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the caller's key outlives this call.
-    let key = unsafe { bytes(key, size) };
-    let mut fallback = false;
-    fault!(HandlePanicIsAbsent, fallback = true);
-    guarded(fallback, || sieve.rules_out(cf, key))
-}
+    fn engine_changed(listener: &Listener) {
+        listener.engine_changed();
+    }
 
-extern "C" fn sieve_read_many(
-    sieve: *mut c_void,
-    count: usize,
-    cfs: *const u32,
-    keys: *const RawSlice,
-    context: *mut c_void,
-    read: ReadMany,
-) -> bool {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the shim passes two arrays of `count` elements, which is not 0.
-    let cfs = unsafe { slice::from_raw_parts(cfs, count) };
-    // SAFETY: as above.
-    let keys = unsafe { slice::from_raw_parts(keys, count) };
-    let mut fallback = false;
-    fault!(HandlePanicIsAbsent, fallback = true);
-    guarded(fallback, || {
-        let keys = keys.iter().map(|key| {
-            // SAFETY: the caller's keys outlive this call.
-            unsafe { bytes(key.start, key.size) }
+    fn keys_ingested(listener: &Listener, cf: &[u8]) {
+        listener.keys_ingested(cf);
+    }
+
+    fn sieve_release(sieve: Arc<Sieve>) {
+        drop(sieve);
+    }
+
+    fn sieve_close(sieve: &Sieve) {
+        sieve.stop();
+        // Maintenance that did not end finds no engine any more.
+        sieve.base.close();
+    } else {
+        sieve.base.close();
+    }
+
+    fn sieve_read(
+        sieve: &Sieve,
+        cf: u32,
+        key: &[u8],
+        context: *mut c_void,
+        read: Read,
+    ) -> bool {
+        sieve.read(cf, key, || read(context).result())
+    } else {
+        seams::is_absent_after_panic()
+    }
+
+    fn sieve_rules_out(sieve: &Sieve, cf: u32, key: &[u8]) -> bool {
+        sieve.rules_out(cf, key)
+    } else {
+        seams::is_absent_after_panic()
+    }
+
+    fn sieve_read_many(
+        sieve: &Sieve,
+        count: usize,
+        cfs: *const u32,
+        keys: *const Slice,
+        context: *mut c_void,
+        read: ReadMany,
+    ) -> bool {
+        // SAFETY: the shim passes two arrays of `count` elements, which outlive the call.
+        let cfs = unsafe { array(cfs, count) };
+        // SAFETY: as above.
+        let keys = unsafe { array(keys, count) }.iter().map(|key| {
+            // SAFETY: as above.
+            unsafe { key.bytes() }
         });
         let keys: Vec<&[u8]> = keys.collect();
         sieve.read_many(cfs, &keys, |at| {
-            let mut said = vec![0; at.len()];
-            read(context, at.as_ptr(), at.len(), said.as_mut_ptr());
-            said.into_iter().map(found).collect()
+            let mut found = vec![Found::Nothing; at.len()];
+            read(context, at.as_ptr(), at.len(), found.as_mut_ptr());
+            found.into_iter().map(Found::result).collect()
         })
-    })
-}
-
-extern "C" fn sieve_prefixes(
-    sieve: *mut c_void,
-    cf: u32,
-    edition: *mut u64,
-    most_found: *mut u32,
-) -> bool {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    match guarded(None, || sieve.edition_for_prefixes(cf)) {
-        Some((now, most)) => {
-            // SAFETY: the shim passes a writable number.
-            unsafe { edition.write(now) };
-            // SAFETY: as above.
-            unsafe { most_found.write(most) };
-            true
-        }
-        None => false,
+    } else {
+        seams::is_absent_after_panic()
     }
-}
 
-/// As in `handle.cc`: which keys an iterator asks for.
-const SPAN_SAME_PREFIX: u8 = 0;
-const SPAN_CLOSED: u8 = 1;
-
-extern "C" fn sieve_is_empty(
-    sieve: *mut c_void,
-    cf: u32,
-    edition: u64,
-    span: u8,
-    first: *const u8,
-    first_size: usize,
-    last: *const u8,
-    last_size: usize,
-) -> bool {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the caller's keys outlive this call.
-    let first = unsafe { bytes(first, first_size) };
-    // SAFETY: as above.
-    let last = unsafe { bytes(last, last_size) };
-    let span = match span {
-        SPAN_SAME_PREFIX => Span::SamePrefix(first),
-        SPAN_CLOSED => Span::Closed(first, last),
-        _ => Span::HalfOpen(first, last),
-    };
-    let mut fallback = false;
-    fault!(HandlePanicIsAbsent, fallback = true);
-    guarded(fallback, || sieve.is_empty_since(cf, span, edition))
-}
-
-extern "C" fn sieve_extractor_changes(sieve: *mut c_void) {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    sieve.extractor_changes();
-}
-
-/// Runs a hook that calls what it is given once. If it panics before, that is called all the same,
-/// after `give_up`.
-fn run_once(context: *mut c_void, run: Run, hook: impl FnOnce(&dyn Fn()), give_up: impl Fn()) {
-    let has_run = Cell::new(false);
-    let run = || {
-        has_run.set(true);
-        run(context);
-    };
-    let done = guarded(false, || {
-        hook(&run);
+    fn sieve_prefixes(sieve: &Sieve, cf: u32, edition: *mut u64, most_found: *mut u32) -> bool {
+        let Some((now, most)) = sieve.edition_for_prefixes(cf) else {
+            return false;
+        };
+        // SAFETY: the shim passes a writable number.
+        unsafe { edition.write(now) };
+        // SAFETY: as above.
+        unsafe { most_found.write(most) };
         true
-    });
-    if !done {
-        guarded((), give_up);
+    } else {
+        false
     }
-    if !has_run.get() {
-        run();
-    }
-}
 
-extern "C" fn sieve_external_writes(sieve: *mut c_void, cf: u32, context: *mut c_void, run: Run) {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    let cf = Some(cf).filter(|&cf| cf != u32::MAX);
-    let hook = |run: &dyn Fn()| sieve.external_writes(cf, run);
-    let give_up = || {
+    fn sieve_is_empty(
+        sieve: &Sieve,
+        cf: u32,
+        edition: u64,
+        span: abi::Span,
+        first: &[u8],
+        last: &[u8],
+    ) -> bool {
+        let span = match span {
+            abi::Span::SamePrefix => Span::SamePrefix(first),
+            abi::Span::Closed => Span::Closed(first, last),
+            abi::Span::HalfOpen => Span::HalfOpen(first, last),
+        };
+        sieve.is_empty_since(cf, span, edition)
+    } else {
+        seams::is_absent_after_panic()
+    }
+
+    fn sieve_extractor_changes(sieve: &Sieve) {
+        sieve.extractor_changes();
+    }
+
+    fn sieve_external_writes(sieve: &Sieve, cf: u32, context: *mut c_void, run: Run) {
+        let cf = Some(cf).filter(|&cf| cf != u32::MAX);
+        sieve.external_writes(cf, || run(context));
+    } else {
         fault!(UnannouncedAfterPanic, return);
-        sieve.disable();
-    };
-    run_once(context, run, hook, give_up);
-}
+        guarded(|| sieve.disable(), || ());
+    }
 
-extern "C" fn sieve_create_cfs(
-    sieve: *mut c_void,
-    count: usize,
-    names: *const RawSlice,
-    options: *const RawOptions,
-    context: *mut c_void,
-    refuse: Refuse,
-    create: CreateCfs,
-) {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the shim passes two arrays of `count` elements, which is not 0.
-    let names = unsafe { slice::from_raw_parts(names, count) };
-    // SAFETY: as above.
-    let options = unsafe { slice::from_raw_parts(options, count) };
     // If it panics before, RocksDB creates nothing; after, those not reached have no filters.
-    guarded((), || {
+    fn sieve_create_cfs(
+        sieve: &Sieve,
+        count: usize,
+        names: *const Slice,
+        options: *const *mut rocksdb_options_t,
+        context: *mut c_void,
+        refuse: Take,
+        create: CreateCfs,
+    ) {
+        // SAFETY: the shim passes two arrays of `count` elements, which outlive the call.
+        let names = unsafe { array(names, count) };
+        // SAFETY: as above.
+        let options = unsafe { array(options, count) };
         let cfs = names.iter().zip(options).map(|(name, options)| {
-            // SAFETY: the shim's names outlive this call.
-            let name = unsafe { bytes(name.start, name.size) };
-            // SAFETY: the shim's options live during this call, and nothing else uses them.
+            // SAFETY: as above.
+            let name = unsafe { name.bytes() };
+            // SAFETY: as above, and nothing else uses the options.
             let options = unsafe { CfOptions::borrowed(*options) };
             (String::from_utf8_lossy(name).into_owned(), options)
         });
@@ -646,44 +319,54 @@ extern "C" fn sieve_create_cfs(
             create(context, ids.as_mut_ptr());
             ids.into_iter().map(|id| u32::try_from(id).ok()).collect()
         };
-        if let Err(error) = sieve.create_cfs(&cfs, create) {
-            let reason = error.to_string();
-            refuse(context, reason.as_ptr(), reason.len());
+        let put_hooks = |options: &CfOptions<'_>, cf_filter: &_| put_hooks(options, cf_filter, &HOOKS);
+        if let Err(error) = sieve.create_cfs(&cfs, put_hooks, create) {
+            refuse(context, Slice::of(error.to_string().as_bytes()));
         }
-    });
+    }
+
+    fn sieve_drop_cfs(
+        sieve: &Sieve,
+        count: usize,
+        cfs: *const u32,
+        context: *mut c_void,
+        drop: DropCfs,
+    ) {
+        // SAFETY: the shim passes an array of `count` elements, which outlives the call.
+        let cfs = unsafe { array(cfs, count) };
+        sieve.drop_cfs(cfs, || {
+            let mut dropped = vec![false; count];
+            drop(context, dropped.as_mut_ptr());
+            dropped
+        });
+    }
 }
 
-extern "C" fn sieve_drop_cfs(
-    sieve: *mut c_void,
-    count: usize,
-    cfs: *const u32,
-    context: *mut c_void,
-    drop: DropCfs,
-) {
-    // SAFETY: the shim holds the reference until `sieve_release`.
-    let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the shim passes an array of `count` elements, which is not 0.
-    let cfs = unsafe { slice::from_raw_parts(cfs, count) };
-    let drop = || {
-        let mut dropped = vec![false; count];
-        drop(context, dropped.as_mut_ptr());
-        dropped
-    };
-    let mut has_run = false;
-    guarded((), || {
-        sieve.drop_cfs(cfs, || {
-            has_run = true;
-            drop()
-        });
-    });
-    if !has_run {
-        drop();
+/// A key may have been missed: nothing of this column family is absent until the next open.
+fn disable(cf_filter: &CfFilter) {
+    guarded(|| cf_filter.disable(), || ());
+}
+
+/// The extractor that a filter block names, or that it names none. `None` if the name is not right:
+/// of such an extractor no filter has the prefixes.
+fn extractor_of_segment(
+    cf_filter: &CfFilter,
+    name: &[u8],
+    version: u32,
+) -> Option<Option<Arc<PrefixId>>> {
+    if name.is_empty() {
+        return Some(None);
     }
+    let id = PrefixId::new(std::str::from_utf8(name).ok()?, version)?;
+    // The copy that filters of this process have too is compared without a read.
+    let known = cf_filter.prefixes().ids().iter().find(|own| **own == id);
+    Some(Some(Arc::new(known.cloned().unwrap_or(id))))
 }
 
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
+    use std::slice;
     use std::time::Duration;
 
     use librocksdb_sys as sys;
@@ -693,31 +376,14 @@ mod tests {
     use crate::filter::Chain;
     use crate::format::Source;
     use crate::hash::{HashId, KeyHasher, Seed};
-    use crate::hooks::{AsOptions as _, raw_handle};
+    use crate::hooks::abi::panics::with_a_panic;
+    use crate::hooks::options::AsOptions as _;
+    use crate::hooks::raw_handle;
     use crate::math::Rate;
     use crate::{SieveDb, SieveOptions};
     use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentBuilder};
 
     const PATIENCE: Duration = Duration::from_secs(60);
-
-    thread_local! {
-        /// How many hooks of this thread run before one panics.
-        static DUE_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
-    }
-
-    pub(super) fn begin_hook() {
-        let due = DUE_AFTER.get();
-        DUE_AFTER.set(due.and_then(|hooks| hooks.checked_sub(1)));
-        assert_ne!(due, Some(0), "a hook that fails, for a test");
-    }
-
-    /// Makes the hook panic that runs after `after` others, while `work` runs; returns whether one
-    /// did.
-    fn with_a_panic<R>(after: u32, work: impl FnOnce() -> R) -> (R, bool) {
-        DUE_AFTER.set(Some(after));
-        let result = work();
-        (result, DUE_AFTER.take().is_none())
-    }
 
     fn options() -> Options {
         let mut options = Options::default();
@@ -729,7 +395,7 @@ mod tests {
         // An audit would find the effects of a hook.
         let unaudited = SieveOptions::default().audit(0);
         let db = SieveDb::open(&options(), &unaudited, path).unwrap();
-        assert!(db.wait_until_complete(PATIENCE));
+        assert!(db.filters().wait_until_complete(PATIENCE));
         db
     }
 
@@ -739,24 +405,24 @@ mod tests {
         for after in 0..8 {
             let home = tempfile::tempdir().unwrap();
             let db = open(home.path());
-            assert!(db.filter_answer("absent").is_absent());
+            assert!(db.filters().answer("absent").is_absent());
             let (written, panicked) = with_a_panic(after, || db.put("first", "value"));
             written.unwrap();
             db.put("second", "value").unwrap();
             if panicked {
                 panics += 1;
-                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
+                assert!(!db.filters().answer("absent").is_absent(), "hook {after}");
                 db.flush().unwrap();
-                assert!(!db.wait_until_complete(Duration::from_millis(50)));
-                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
+                assert!(!db.filters().wait_until_complete(Duration::from_millis(50)));
+                assert!(!db.filters().answer("absent").is_absent(), "hook {after}");
             }
             assert_eq!(db.get("first").unwrap().unwrap(), b"value");
             assert_eq!(db.get("second").unwrap().unwrap(), b"value");
             drop(db);
             let again = open(home.path());
-            assert!(again.filter_answer("absent").is_absent(), "made anew");
+            assert!(again.filters().answer("absent").is_absent(), "made anew");
             assert!(again.get("first").unwrap().is_some());
-            assert!(again.verify(true).unwrap().lost.is_empty());
+            assert!(again.filters().verify(true).unwrap().lost.is_empty());
         }
         assert_eq!(panics, 2, "prepare and insert");
     }
@@ -769,7 +435,7 @@ mod tests {
         db.put("in a table", "value").unwrap();
         db.flush().unwrap();
         db.put("in a memtable", "value").unwrap();
-        assert!(db.wait_for_maintenance(PATIENCE));
+        assert!(db.filters().wait_for_maintenance(PATIENCE));
         let plain = db.engine();
         let cf = plain.cf_handle("default").unwrap();
         let keys = ["in a table", "absent", "in a memtable"];
@@ -793,7 +459,7 @@ mod tests {
             panics += u32::from(panicked);
         }
         assert!(panics >= 4, "{panics}");
-        assert!(db.filter_answer("absent").is_absent());
+        assert!(db.filters().answer("absent").is_absent());
     }
 
     #[test]
@@ -811,9 +477,9 @@ mod tests {
         ingested.unwrap();
         assert!(panicked);
         assert!(db.get("ingested").unwrap().is_some());
-        assert!(db.wait_for_maintenance(PATIENCE));
+        assert!(db.filters().wait_for_maintenance(PATIENCE));
         assert!(
-            !db.filter_answer("absent").is_absent(),
+            !db.filters().answer("absent").is_absent(),
             "until the next open"
         );
         assert!(db.get("ingested").unwrap().is_some());
@@ -887,7 +553,7 @@ mod tests {
                 let value =
                     sys::rocksdb_get_cf(raw, read, cf, key, 3, &raw mut size, &raw mut error);
                 assert!(error.is_null());
-                assert_eq!(bytes(value.cast(), size), b"ab");
+                assert_eq!(array::<u8>(value.cast(), size), b"ab");
                 sys::rocksdb_free(value.cast());
                 sys::rocksdb_column_family_handle_destroy(cf);
             }
@@ -924,21 +590,18 @@ mod tests {
         let nothing = Chain::new(hasher.imprint(), Vec::new());
         let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::RawKeys);
         segment.set_filter(filter, true);
-        let segment = Arc::into_raw(segment).cast_mut().cast::<c_void>();
-        let key = b"key";
-        let ask = |keys: [*const u8; KEYS]| {
-            let sizes = [key.len(); KEYS];
+        let segment = Arc::into_raw(segment).cast_mut().cast();
+        let ask = |keys: [Slice; KEYS]| {
             let mut answers = [true; KEYS];
             let room = answers.as_mut_ptr();
-            let (keys, sizes) = (keys.as_ptr(), sizes.as_ptr());
-            segment_may_contain_many(segment, std::ptr::null_mut(), KEYS, keys, sizes, room);
+            segment_may_contain_many(segment, ptr::null_mut(), KEYS, keys.as_ptr(), room);
             answers
         };
-        let mut keys = [key.as_ptr(); KEYS];
+        let mut keys = [Slice::of(b"key"); KEYS];
         assert_eq!(ask(keys), [false; KEYS]);
-        keys[KEYS - 1] = std::ptr::null();
+        keys[KEYS - 1] = Slice::unreadable();
         assert_eq!(ask(keys), [true; KEYS]);
-        segment_release(segment, std::ptr::null_mut());
+        segment_release(segment, ptr::null_mut());
     }
 
     #[test]
@@ -953,12 +616,11 @@ mod tests {
             let builder = SegmentBuilder::new(id, cf_filter.hasher(), crate::Rate::ONE_PERCENT);
             let wakeup = db.shared_wakeup();
             let build = SegmentFilterBuild::new(registry.clone(), wakeup, builder, None);
-            let table = Box::into_raw(Box::new(build));
-            (id, table.cast::<c_void>())
+            (id, Box::into_raw(Box::new(build)).cast())
         };
         let fill = |table| {
             for key in [b"one", b"two", b"six"] {
-                table_add(table, key.as_ptr(), key.len());
+                table_add(table, Slice::of(key));
             }
             assert!(table_finish(table, 3));
             table_release(table);

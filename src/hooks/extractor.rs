@@ -4,23 +4,9 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use librocksdb_sys as sys;
-
-use super::AsOptions;
-use super::callbacks::bytes;
+use crate::hooks::abi::{self, Slice};
+use crate::hooks::options::AsOptions;
 use lsm_sieve_front::prefix::{Extract, Prefix};
-
-unsafe extern "C" {
-    fn lsm_sieve_extractor(
-        options: *const sys::rocksdb_options_t,
-        context: *mut c_void,
-        take: extern "C" fn(*mut c_void, *const u8, usize),
-    ) -> *mut c_void;
-    fn lsm_sieve_extractor_release(extractor: *mut c_void);
-    fn lsm_sieve_prefix_length(extractor: *const c_void, key: *const u8, size: usize) -> usize;
-    fn lsm_sieve_is_prefix_of_all(extractor: *const c_void, prefix: *const u8, size: usize)
-    -> bool;
-}
 
 /// The prefix extractor in these options; `None` if there is none, or if its name is none for a
 /// filter.
@@ -28,16 +14,16 @@ pub(crate) fn extractor(options: &impl AsOptions) -> Option<Prefix> {
     let mut name = String::new();
     let context = (&raw mut name).cast();
     // SAFETY: the options are live, and only read; `take_name` gets the string that it expects.
-    let raw = unsafe { lsm_sieve_extractor(options.raw(), context, take_name) };
+    let raw = unsafe { abi::lsm_sieve_extractor(options.raw(), context, take_name) };
     let extractor = Extractor(NonNull::new(raw)?);
     Prefix::of_engine(&name, Arc::new(extractor))
 }
 
-extern "C" fn take_name(context: *mut c_void, name: *const u8, size: usize) {
+extern "C" fn take_name(context: *mut c_void, name: Slice) {
     // SAFETY: `extractor` passes its string, which nothing else touches during the call.
     let taken = unsafe { &mut *context.cast::<String>() };
     // SAFETY: the shim's name outlives this call.
-    let name = unsafe { bytes(name, size) };
+    let name = unsafe { name.bytes() };
     *taken = String::from_utf8_lossy(name).into_owned();
 }
 
@@ -51,22 +37,21 @@ unsafe impl Sync for Extractor {}
 
 impl Extract for Extractor {
     fn length(&self, key: &[u8]) -> Option<usize> {
-        // SAFETY: the object lives as long as `self`; the key has that length.
-        let length = unsafe { lsm_sieve_prefix_length(self.0.as_ptr(), key.as_ptr(), key.len()) };
+        // SAFETY: the object lives as long as `self`.
+        let length = unsafe { abi::lsm_sieve_prefix_length(self.0.as_ptr(), Slice::of(key)) };
         Some(length).filter(|&length| length != usize::MAX)
     }
 
     fn is_of_all(&self, prefix: &[u8]) -> bool {
-        let (start, size) = (prefix.as_ptr(), prefix.len());
         // SAFETY: as above.
-        unsafe { lsm_sieve_is_prefix_of_all(self.0.as_ptr(), start, size) }
+        unsafe { abi::lsm_sieve_is_prefix_of_all(self.0.as_ptr(), Slice::of(prefix)) }
     }
 }
 
 impl Drop for Extractor {
     fn drop(&mut self) {
         // SAFETY: the reference is ours, and used no more.
-        unsafe { lsm_sieve_extractor_release(self.0.as_ptr()) }
+        unsafe { abi::lsm_sieve_extractor_release(self.0.as_ptr()) }
     }
 }
 

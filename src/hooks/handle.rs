@@ -5,8 +5,6 @@
 //! column family's handle names as well.
 
 use std::any::Any;
-use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,54 +14,13 @@ use rocksdb::{
     SingleThreaded, ThreadMode,
 };
 
-use super::base::Base;
-use super::sieve::Sieve;
-use super::{HOOKS, Hooks};
 use crate::error::OpenError;
 use crate::fault::fault;
-
-unsafe extern "C" {
-    fn lsm_sieve_find_handle(
-        object: *const c_void,
-        size: usize,
-        cf: *mut sys::rocksdb_column_family_handle_t,
-    ) -> *mut sys::rocksdb_t;
-    fn lsm_sieve_filter_handle(
-        handle: *mut sys::rocksdb_t,
-        reads_only: bool,
-        sieve: *mut c_void,
-        hooks: *const Hooks,
-    );
-    fn lsm_sieve_exact_read(begins: bool);
-}
-
-thread_local! {
-    /// Whether the next read is answered as absent, and so shows that it came by.
-    static NEXT_IS_ABSENT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a read that came by is answered as absent.
-#[inline]
-pub(super) fn is_proof() -> bool {
-    NEXT_IS_ABSENT.get() && NEXT_IS_ABSENT.replace(false)
-}
-
-/// Runs a read of single keys that enters the engine at once: the caller has asked the filters, or
-/// wants to ask none. See `ExactRead` in `shim.h`.
-#[inline]
-pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
-    struct Ends;
-    impl Drop for Ends {
-        fn drop(&mut self) {
-            // SAFETY: of the read that began on this thread.
-            unsafe { lsm_sieve_exact_read(false) }
-        }
-    }
-    // SAFETY: it ends on this thread.
-    unsafe { lsm_sieve_exact_read(true) };
-    let _ends = Ends;
-    read()
-}
+use crate::hooks::abi;
+use crate::hooks::base::Base;
+use crate::hooks::callbacks::HOOKS;
+use crate::hooks::proof;
+use crate::hooks::sieve::Sieve;
 
 /// A database that was just opened, and that nobody else uses yet.
 pub(crate) trait JustOpened {
@@ -110,7 +67,7 @@ impl Handle {
     /// If it does not.
     pub(crate) fn filter(&self, db: &impl JustOpened, sieve: Arc<Sieve>) -> Result<(), OpenError> {
         let reads_only = sieve.options.is_reader();
-        let sieve: *mut c_void = Arc::into_raw(sieve).cast_mut().cast();
+        let sieve: *mut abi::Sieve = Arc::into_raw(sieve).cast_mut().cast();
         fault!(HandleNotFiltered, {
             // SAFETY: just turned raw.
             drop(unsafe { Arc::from_raw(sieve.cast_const().cast::<Sieve>()) });
@@ -118,7 +75,9 @@ impl Handle {
         });
         // SAFETY: the handle is live, and no other thread has the database yet. The reference
         // moves to the shim, which releases it through `sieve_release`.
-        unsafe { lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS) };
+        unsafe {
+            abi::lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS)
+        };
         passes_by(db)
     }
 }
@@ -130,7 +89,7 @@ fn find_in<D>(
 ) -> Option<NonNull<sys::rocksdb_t>> {
     let start = (&raw const *object).cast();
     // SAFETY: the object has that size and lives during the call, and so does the column family.
-    NonNull::new(unsafe { lsm_sieve_find_handle(start, size_of::<D>(), cf) })
+    NonNull::new(unsafe { abi::lsm_sieve_find_handle(start, size_of::<D>(), cf) })
 }
 
 /// The pointer to RocksDB's handle that a database has; `None` if it is not certain.
@@ -157,9 +116,7 @@ fn with_default_cf<T: ThreadMode + 'static, R>(
 
 /// Proves that a read of the database comes by the filters. The engine is not read.
 fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
-    NEXT_IS_ABSENT.set(true);
-    let found = db.has(b"lsm-sieve");
-    let came_by = !NEXT_IS_ABSENT.replace(false);
+    let (found, came_by) = proof::comes_by(|| db.has(b"lsm-sieve"));
     fault!(SilentHandlePassed, return Ok(()));
     match found {
         Ok(false) if came_by => Ok(()),
@@ -172,14 +129,12 @@ fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
-    use std::thread;
-    use std::time::Duration;
 
     use rocksdb::{Options, TransactionDBOptions};
 
     use super::*;
-    use crate::hooks::AsOptions as _;
-    use crate::math::{Bits, Items};
+    use crate::hooks::options::AsOptions as _;
+    use crate::math::Items;
     use crate::{Engine, Isolation, SieveDb, SieveOptions};
 
     fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
@@ -281,41 +236,20 @@ mod tests {
     #[test]
     fn families_made_at_once_share_what_the_budget_leaves() {
         let home = tempfile::tempdir().unwrap();
-        let budget = Bits::from_bytes(4 << 20);
+        let budget = 4 << 20;
         let sieve = SieveOptions::default();
         let sieve = sieve.memory_budget(budget);
         let sieve = sieve.expected_keys(Items::new(1_000_000));
         let mut options = Options::default();
         options.create_if_missing(true);
         let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
-        db.sieve().filters.stop_maintenance();
+        db.filters().stop_maintenance();
         let first = db.cf_filters().size_of_summaries(None);
         let names = [c"first", c"second", c"third", c"fourth"];
         create_at_once(&db, &options, &names, |_, _| {});
         let all = db.cf_filters().size_of_summaries(None);
-        assert!(all <= budget, "{all:?}");
+        assert!(all.to_bytes() <= budget, "{all:?}");
         assert!(all.get() >= 2 * first.get(), "{first:?} and {all:?}");
-    }
-
-    #[test]
-    fn reads_past_the_filters_are_those_of_one_thread() {
-        let home = tempfile::tempdir().unwrap();
-        let db = SieveDb::builder(home.path()).open().unwrap();
-        assert!(db.wait_until_complete(Duration::from_secs(60)));
-        let by_handle: &Engine = &db;
-        let absent = || {
-            assert_eq!(by_handle.get("absent").unwrap(), None);
-            db.stats().absent
-        };
-        let before = absent();
-        past_filters(|| {
-            assert_eq!(absent(), before);
-            assert_eq!(
-                thread::scope(|scope| scope.spawn(absent).join().unwrap()),
-                before + 1
-            );
-        });
-        assert_eq!(absent(), before + 2);
     }
 
     #[test]
@@ -323,7 +257,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db: Engine = open(&home.path().join("plain"));
         assert!(passes_by(&db).is_err());
-        assert!(!is_proof());
+        assert!(!proof::is_due());
         SieveDb::builder(home.path().join("filtered"))
             .open()
             .unwrap();

@@ -45,7 +45,7 @@ mod tests {
     use librocksdb_sys as sys;
     use rocksdb::{AsColumnFamilyRef, DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter};
 
-    use crate::hooks::base::lsm_sieve_engine;
+    use crate::hooks::abi;
     use crate::{SieveDb, SieveOptions};
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ mod tests {
         // SAFETY: the engine is open, and its column family and the file's name live through the
         // calls. A handle of the C API is a pointer to RocksDB's object and no more.
         unsafe {
-            let engine = lsm_sieve_engine(cf.inner());
+            let engine = abi::lsm_sieve_engine(cf.inner());
             let handle = (&raw const engine).cast_mut().cast();
             let options = sys::rocksdb_ingestexternalfileoptions_create();
             let files = [file.as_ptr()];
@@ -94,22 +94,22 @@ mod tests {
             .unwrap();
         db.create_cf("late", &options).unwrap();
         for name in [DEFAULT_COLUMN_FAMILY_NAME, "early", "late"] {
-            assert!(db.wait_until_complete(PATIENCE));
+            assert!(db.filters().wait_until_complete(PATIENCE));
             let cf = db.cf_handle(name).unwrap();
-            assert!(db.filter_answer_cf(&cf, name).is_absent());
+            assert!(db.filters().answer_cf(&cf, name).is_absent());
             let file = home.path().join(name);
             let mut writer = SstFileWriter::create(&options);
             writer.open(&file).unwrap();
             writer.put(name, b"ingested").unwrap();
             writer.finish().unwrap();
             ingest_past_the_handle(&cf, &file);
-            assert!(!db.filter_answer_cf(&cf, name).is_absent(), "{name}");
+            assert!(!db.filters().answer_cf(&cf, name).is_absent(), "{name}");
             // The others get no event.
             let heard = db
                 .cf_filters()
                 .all()
                 .into_iter()
-                .filter(|cf_filter| !cf_filter.is_complete_by_construction());
+                .filter(|cf_filter| !cf_filter.coverage().is_complete_by_construction());
             let heard: Vec<_> = heard.map(|cf_filter| cf_filter.name().to_owned()).collect();
             assert!(heard.iter().all(|heard| heard == name), "{heard:?}");
         }

@@ -2,15 +2,13 @@
 //! gives them away, so they are found: the place of one is proved once for each process, on an object
 //! that has a value nobody else has set.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use librocksdb_sys as sys;
 use rocksdb::Options;
 
-unsafe extern "C" {
-    fn lsm_sieve_find_options(object: *const c_void, size: usize, jobs: c_int) -> usize;
-}
+use crate::hooks::abi;
 
 /// Where [`Options`] have their pointer, in bytes; `None` if that is not certain. Then nothing may be
 /// opened with them.
@@ -26,10 +24,15 @@ pub(crate) fn place_in_options() -> Option<usize> {
 fn find_in_options(jobs: c_int) -> Option<usize> {
     let mut options = Options::default();
     options.set_max_background_jobs(jobs);
-    let size = size_of::<Options>();
+    find_in(&options, jobs)
+}
+
+/// Where an object has its one pointer to options that allow this many background jobs.
+fn find_in<T>(object: &T, jobs: c_int) -> Option<usize> {
+    let size = size_of::<T>();
     // SAFETY: the object has that size and lives during the call.
-    let found = unsafe { lsm_sieve_find_options((&raw const options).cast(), size, jobs) };
-    (found + size_of::<*mut ()>() <= size).then_some(found)
+    let found = unsafe { abi::lsm_sieve_find_options((&raw const *object).cast(), size, jobs) };
+    (found < size).then_some(found)
 }
 
 /// The object behind the binding's options; valid while they are borrowed.
@@ -49,6 +52,24 @@ pub fn raw_options(options: &Options) -> *mut sys::rocksdb_options_t {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An object of another layout, as of another version of `rocksdb`.
+    #[test]
+    fn pointer_that_is_not_the_only_one_is_not_taken() {
+        let options = |jobs| {
+            let mut options = Options::default();
+            options.set_max_background_jobs(jobs);
+            options
+        };
+        let (one, same, other) = (options(1_001), options(1_001), options(1_002));
+        let [one, same, other] = [&one, &same, &other].map(|of| raw_options(of) as usize);
+        assert_eq!(
+            find_in(&[0, 40, one, other], 1_001),
+            Some(2 * size_of::<usize>())
+        );
+        assert_eq!(find_in(&[usize::MAX - 7, other, 0x1000], 1_001), None);
+        assert_eq!(find_in(&[one, 0, same], 1_001), None);
+    }
 
     /// With an object for each that options keep alive.
     #[test]

@@ -1,22 +1,16 @@
 //! A database that was opened through RocksDB's C API, for programs in other languages.
 
-use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
 use rocksdb::{Error, Options};
 
-use super::AsOptions as _;
-use super::base::Base;
-use super::handle::{Handle, JustOpened};
-use super::sieve::Sieve;
-use super::transactions::error;
 use crate::error::OpenError;
-
-unsafe extern "C" {
-    fn lsm_sieve_copy_options(to: *mut sys::rocksdb_options_t, from: *const sys::rocksdb_options_t);
-    fn lsm_sieve_behind(handle: *mut sys::rocksdb_t) -> *const c_void;
-}
+use crate::hooks::abi::{self, error};
+use crate::hooks::base::Base;
+use crate::hooks::handle::{Handle, JustOpened};
+use crate::hooks::options::AsOptions as _;
+use crate::hooks::sieve::Sieve;
 
 type RawCf = *mut sys::rocksdb_column_family_handle_t;
 
@@ -54,7 +48,7 @@ impl RawDb {
         let options = Options::default();
         let copy = options.raw();
         // SAFETY: promised by the caller for `raw`; nothing else has the copy yet.
-        unsafe { lsm_sieve_copy_options(copy, raw) };
+        unsafe { abi::lsm_sieve_copy_options(copy, raw) };
         options
     }
 }
@@ -113,7 +107,7 @@ impl Sieve {
     /// The handle is of an open database, which is not closed while the result is used.
     pub unsafe fn of<'db>(handle: *mut sys::rocksdb_t) -> Option<&'db Self> {
         // SAFETY: promised by the caller.
-        let behind = unsafe { lsm_sieve_behind(handle) };
+        let behind = unsafe { abi::lsm_sieve_behind(handle) };
         // SAFETY: null, or the reference that `lsm_sieve_filter_handle` took over; it is released
         // when the database closes.
         unsafe { behind.cast::<Self>().as_ref() }

@@ -16,12 +16,17 @@ use crate::error::OpenError;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
-use crate::hooks::{self, HOOKS, Hooks};
+use crate::hooks::abi::Hooks;
+use crate::hooks::callbacks::HOOKS;
+use crate::hooks::install::install;
+use crate::hooks::options::layout_matches;
+use crate::hooks::tables::{live_tables, raw_keys};
 use crate::math::{Bits, Items};
 use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::engine::LiveSegment;
 use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::prefix::PrefixSet;
-use lsm_sieve_front::segment::Registry;
+use lsm_sieve_front::segment::{Registry, SealedFilter, Segment};
 
 const PATH: &str = "/lsm-sieve-self-check";
 
@@ -41,7 +46,7 @@ pub(crate) fn hooks_fire() -> Result<(), OpenError> {
 }
 
 fn check(hooks: &'static Hooks) -> Result<(), OpenError> {
-    if !hooks::layout_matches() {
+    if !layout_matches() {
         return Err(OpenError::Layout);
     }
     let registry = Arc::new(Registry::new(hasher()));
@@ -49,7 +54,7 @@ fn check(hooks: &'static Hooks) -> Result<(), OpenError> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_env(&Env::mem_env().map_err(OpenError::Probe)?);
-    if !hooks::install(&options, Arc::clone(&cf_filter), hooks) {
+    if !install(&options, Arc::clone(&cf_filter), hooks) {
         return Err(OpenError::HooksSilent {
             what: "the filter policy",
         });
@@ -89,11 +94,7 @@ fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rock
     engine.put(b"put", b"1")?;
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
-    let mut bound = cf_filter.key_space().id().is_some();
-    fault!(UnboundFilterPassed, bound = true);
-    let mut fed = cf_filter.view().summary.items() == Items::new(2);
-    fault!(IncompleteSummaryPassed, fed = true);
-    if !(bound && fed) {
+    if !(is_bound(cf_filter) && is_fed(cf_filter)) {
         return Ok(Err(OpenError::HooksSilent {
             what: "the memtable capture",
         }));
@@ -101,9 +102,9 @@ fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rock
     engine.flush()?;
     let found = engine.get(b"put")?;
     let absent = engine.get(b"never put")?;
-    let mut right = found.as_deref() == Some(b"1") && absent.is_none();
-    fault!(WrongAnswerPassed, right = true);
-    Ok(if right {
+    let is_right = found.as_deref() == Some(b"1") && absent.is_none();
+    fault!(WrongAnswerPassed, return Ok(Ok(())));
+    Ok(if is_right {
         Ok(())
     } else {
         Err(OpenError::HooksSilent {
@@ -112,11 +113,32 @@ fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rock
     })
 }
 
+fn is_bound(cf_filter: &CfFilter) -> bool {
+    fault!(UnboundFilterPassed, return true);
+    cf_filter.key_space().id().is_some()
+}
+
+fn is_fed(cf_filter: &CfFilter) -> bool {
+    fault!(IncompleteSummaryPassed, return true);
+    cf_filter.view().summary.items() == Items::new(2)
+}
+
+fn has_all_keys(table: &LiveSegment, filter: &SealedFilter) -> bool {
+    fault!(IncompleteSegmentFilterPassed, return true);
+    table.entries == 3 && filter.chain.items() == Items::new(3)
+}
+
+/// The SST's reader probes through a reference of its own; the registry and the caller hold two.
+fn is_probed(segment: &Arc<Segment>) -> bool {
+    fault!(UnprobedFilterPassed, return true);
+    Arc::strong_count(segment) >= 3
+}
+
 fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
     let silent = |what| OpenError::HooksSilent { what };
     let handle = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
     let handle = handle.ok_or(silent("the default column family"))?;
-    let tables = hooks::live_tables(&handle).map_err(|_| silent("the list of live tables"))?;
+    let tables = live_tables(&handle).map_err(|_| silent("the list of live tables"))?;
     let [table] = tables.as_slice() else {
         return Err(silent("the list of live tables"));
     };
@@ -126,20 +148,14 @@ fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
         .ok_or(silent("the table capture"))?;
     let segment = registry.get(id).ok_or(silent("the filter policy"))?;
     let filter = segment.filter().ok_or(silent("the table capture"))?;
-    let mut whole = table.entries == 3 && filter.chain.items() == Items::new(3);
-    fault!(IncompleteSegmentFilterPassed, whole = true);
-    if !whole {
+    if !has_all_keys(table, &filter) {
         return Err(silent("the table capture"));
     }
-    // The SST's reader probes through a reference of its own; the registry and this function hold
-    // two.
-    let mut is_probed = Arc::strong_count(&segment) >= 3;
-    fault!(UnprobedFilterPassed, is_probed = true);
-    if !is_probed {
+    if !is_probed(&segment) {
         return Err(silent("the filter policy"));
     }
     let mut raw = 0;
-    hooks::raw_keys(&handle, table, &mut |_, deletion| {
+    raw_keys(&handle, table, &mut |_, deletion| {
         raw += if deletion { 10 } else { 1 };
         true
     })
@@ -180,7 +196,7 @@ mod tests {
         let mut options = Options::default();
         options.create_if_missing(true);
         let open = || SieveDb::open(&options, &SieveOptions::default(), &path);
-        for (unheard, hooks, missed) in &hooks::SILENT {
+        for (unheard, hooks, missed) in &crate::hooks::callbacks::silent::SILENT {
             SILENCED.set(Some(hooks));
             let error = open().unwrap_err();
             assert!(

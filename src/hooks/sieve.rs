@@ -1,38 +1,49 @@
-//! What a database's handle asks: the filters of an open engine, and what they need around the
-//! operations of RocksDB that bring keys past the memtables, or column families.
+//! The Rust side of a database's handle (`FilteredDB` in `shim/database.cc`): answers its reads, and
+//! brackets ingestion, catch-up and column-family changes.
 //!
 //! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rocksdb::Error;
 
-use super::base::Base;
-use super::handle;
-use super::seams;
-use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
-use super::{extractor, install, keep_history, refusal, refusal_of_reader, transactions_refusal};
 use crate::error::OpenError;
 use crate::fault::fault;
+use crate::hooks::abi::error_of;
+use crate::hooks::base::{Base, DEFAULT_ID, refusal_of_reader};
+use crate::hooks::extractor::extractor;
+use crate::hooks::options::{AsOptions, CfOptions, keep_history, transactions_refusal};
+use crate::hooks::proof;
+use crate::hooks::seams;
 use crate::math::Bits;
 use crate::options::SieveOptions;
 use crate::sync::unpoisoned;
 use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::prefix_lookup::{self, Span};
 use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
-use lsm_sieve_front::filters::{Filters, MaintenanceError};
-use lsm_sieve_front::options::{FilterSize, FrontOptions};
+use lsm_sieve_front::filters::Filters;
+use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::prefix::Prefixes;
 use lsm_sieve_front::rcu::Reading;
-use lsm_sieve_front::stats::Stats;
 
 /// What the engine found: nothing, a value, or an error that only the engine's caller learns.
 pub(crate) type Found = Result<Option<()>, ()>;
 
-/// The filters of an open database. [`SieveDb`](crate::SieveDb) has the same methods; this is how a
-/// program that has a handle of RocksDB's C API reaches them: [`Sieve::of`].
+/// The filters behind the handle of an open database: what they answer, and how they are inspected
+/// and verified. Their state and their maintenance are those of [`Filters`], to which it
+/// dereferences.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use lsm_sieve::SieveDb;
+/// # let db = SieveDb::builder("/tmp/users").open()?;
+/// if db.filters().wait_until_complete(Duration::from_secs(60)) {
+///     println!("{:?}", db.filters().health());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Sieve {
     pub(crate) filters: Filters,
     /// Those of the default column family.
@@ -44,6 +55,14 @@ pub struct Sieve {
     /// Held while a column family is created or dropped: its filters are created and dropped with
     /// it.
     cfs: Mutex<()>,
+}
+
+impl Deref for Sieve {
+    type Target = Filters;
+
+    fn deref(&self) -> &Filters {
+        &self.filters
+    }
 }
 
 impl Sieve {
@@ -63,45 +82,10 @@ impl Sieve {
         }
     }
 
-    /// As [`SieveDb::stats`](crate::SieveDb::stats).
-    pub fn stats(&self) -> Stats {
-        self.filters.stats()
-    }
-
-    /// As [`SieveDb::wait_for_maintenance`](crate::SieveDb::wait_for_maintenance).
-    #[must_use = "false if it took longer"]
-    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
-        self.filters.wait_for_maintenance(limit, || true)
-    }
-
-    /// As [`SieveDb::wait_until_complete`](crate::SieveDb::wait_until_complete).
-    #[must_use = "false if some SSTs are not covered"]
-    pub fn wait_until_complete(&self, limit: Duration) -> bool {
-        self.filters.wait_until_complete(limit)
-    }
-
-    /// As [`SieveDb::consolidate`](crate::SieveDb::consolidate).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        self.filters.consolidate()
-    }
-
-    /// As [`SieveDb::set_filter_size`](crate::SieveDb::set_filter_size).
-    pub fn set_filter_size(&self, size: FilterSize) {
-        self.filters.set_filter_size(size);
-    }
-
-    /// As [`SieveDb::set_memory_budget`](crate::SieveDb::set_memory_budget).
-    pub fn set_memory_budget(&self, budget: Option<Bits>) {
-        self.filters.set_memory_budget(budget);
-    }
-
     /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.
     #[inline]
     pub(super) fn read(&self, cf: u32, key: &[u8], engine: impl FnOnce() -> Found) -> bool {
-        if handle::is_proof() {
+        if proof::is_due() {
             return true;
         }
         let found = match cf {
@@ -122,7 +106,7 @@ impl Sieve {
         let filters = (&*self.filters.cf_filters, cf);
         let edition = |cf: &CfFilter, _: &Reading| {
             let has_prefixes = !cf.prefixes().is_empty();
-            has_prefixes.then(|| (cf.edition(), cf.most_seeks_found()))
+            has_prefixes.then(|| (cf.lookups().edition(), cf.lookups().most_seeks_found()))
         };
         filters.with(edition).flatten()
     }
@@ -186,18 +170,20 @@ impl Sieve {
         all.iter().for_each(|cf_filter| cf_filter.disable());
     }
 
-    /// Creates column families with their own filters, unless a name is excluded. `create` returns
-    /// the ids of those that RocksDB created.
+    /// Creates column families with their own filters, unless a name is excluded. `put_hooks` puts
+    /// the hooks of such filters into the options; `create` returns the ids of those that RocksDB
+    /// created.
     ///
     /// # Errors
     /// Why one's options are not supported; nothing was created.
     pub(super) fn create_cfs(
         &self,
         cfs: &[(String, CfOptions<'_>)],
+        put_hooks: impl Fn(&CfOptions<'_>, &Arc<CfFilter>) -> Result<(), OpenError>,
         create: impl FnOnce() -> Vec<Option<u32>>,
     ) -> Result<(), OpenError> {
         let _turn = unpoisoned(self.cfs.lock());
-        let filtered = self.filters_of_new(cfs)?;
+        let filtered = self.filters_of_new(cfs, put_hooks)?;
         for (id, cf_filter) in create().into_iter().zip(filtered) {
             let Some(id) = id else {
                 continue;
@@ -224,6 +210,7 @@ impl Sieve {
     fn filters_of_new(
         &self,
         cfs: &[(String, CfOptions<'_>)],
+        put_hooks: impl Fn(&CfOptions<'_>, &Arc<CfFilter>) -> Result<(), OpenError>,
     ) -> Result<Vec<Option<Arc<CfFilter>>>, OpenError> {
         let existing = &self.filters.cf_filters;
         let number = existing.all().len() + cfs.len();
@@ -240,9 +227,7 @@ impl Sieve {
                 ..shared_by(self.settings(), number)
             };
             let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
-            let mut size = cf_filter.view().summary.size();
-            fault!(FamiliesTakeOneRoom, size = Bits::new(0));
-            taken = taken + size;
+            taken = taken + seams::size_of_summary(&cf_filter);
             put_hooks(options, &cf_filter)?;
             Ok(Some(cf_filter))
         };
@@ -258,7 +243,7 @@ impl Sieve {
             let Some(cf_filter) = cf_filter.filter(|_| is_dropped) else {
                 continue;
             };
-            self.filters.cf_filters.withdraw_view(&cf_filter);
+            self.filters.cf_filters.remove(&cf_filter);
             if !self.options.has_read_only_filters() {
                 self.filters.filter_store.remove_summary(cf_filter.name());
             }
@@ -271,7 +256,7 @@ impl Sieve {
     fn settings(&self) -> FrontOptions {
         FrontOptions {
             summary: self.filters.cf_filters.summary_rates(),
-            segment_rate: self.default.segment_rate(),
+            segment_rate: self.default.intake().segments().rate(),
             ..self.filters.options.clone()
         }
     }
@@ -292,8 +277,7 @@ impl Sieve {
         self.filters.start_thread().map_err(OpenError::Thread)
     }
 
-    /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Again, it does
-    /// nothing.
+    /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Idempotent.
     pub(crate) fn stop(&self) {
         // Its flush must not run beside the engine's own flush at the close.
         self.filters.stop_maintenance();
@@ -337,14 +321,4 @@ pub(crate) fn prefixes_of(
     let prefixes = Prefixes::beside_engine(engine, given);
     let too_many = |error| OpenError::settings(format_args!("of column family {cf:?} {error}"));
     prefixes.map(Arc::new).map_err(too_many)
-}
-
-/// Puts the hooks of a column family's filters into its options.
-pub(crate) fn put_hooks(
-    options: &impl AsOptions,
-    cf_filter: &Arc<CfFilter>,
-) -> Result<(), OpenError> {
-    OpenError::refuse(cf_filter.name(), refusal(options))?;
-    install(options, Arc::clone(cf_filter), &HOOKS);
-    Ok(())
 }

@@ -1,52 +1,14 @@
 //! The live SSTs as RocksDB describes them, and the raw keys of one, and of the memtables.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_void;
 
-use librocksdb_sys as sys;
 use rocksdb::AsColumnFamilyRef;
 
-use super::callbacks::{bytes, guarded};
-use super::take_text;
 use lsm_sieve_front::engine::LiveSegment;
 use lsm_sieve_front::key_range::KeyRange;
 use lsm_sieve_front::segment::SegmentId;
 
-/// The layout of `lsm_sieve_table` in `shim/tables.cc`.
-#[repr(C)]
-struct RawTable {
-    path: *const u8,
-    path_size: usize,
-    segment: *const [u8; 16],
-    unique: *const [u8; 16],
-    entries: u64,
-    level: c_int,
-    is_in_last_level: bool,
-    smallest: *const u8,
-    smallest_size: usize,
-    largest: *const u8,
-    largest_size: usize,
-}
-
-unsafe extern "C" {
-    fn lsm_sieve_live_tables(
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        of_readers: bool,
-        context: *mut c_void,
-        each: extern "C" fn(*mut c_void, *const RawTable),
-    ) -> *mut c_char;
-    fn lsm_sieve_memtable_keys(
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        context: *mut c_void,
-        each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
-    ) -> *mut c_char;
-    fn lsm_sieve_raw_keys(
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        path: *const u8,
-        path_size: usize,
-        context: *mut c_void,
-        each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
-    ) -> *mut c_char;
-}
+use crate::hooks::abi::{self, Slice, Table, guarded, take_text};
 
 /// All live SSTs of a column family, from its newest version, which readers are about to use.
 /// Levels and ranges are read a little later.
@@ -64,7 +26,7 @@ fn listed(cf: &impl AsColumnFamilyRef, of_readers: bool) -> Result<Vec<LiveSegme
     let context = (&raw mut tables).cast();
     // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
     // nothing else touches during the call.
-    let error = unsafe { lsm_sieve_live_tables(cf.inner(), of_readers, context, each_table) };
+    let error = unsafe { abi::lsm_sieve_live_tables(cf.inner(), of_readers, context, each_table) };
     take_text(error).map_or(Ok(tables), Err)
 }
 
@@ -78,10 +40,8 @@ pub(crate) fn raw_keys(
     let context = (&raw mut each).cast();
     // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
     // nothing else touches during the call.
-    let error = unsafe {
-        let file = &table.file;
-        lsm_sieve_raw_keys(cf.inner(), file.as_ptr(), file.len(), context, each_key)
-    };
+    let error =
+        unsafe { abi::lsm_sieve_raw_keys(cf.inner(), Slice::of(&table.file), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
 }
 
@@ -94,26 +54,25 @@ pub(crate) fn memtable_keys(
     let context = (&raw mut each).cast();
     // SAFETY: the handle is live while borrowed, and so is its engine; `each_key` gets the visitor it
     // expects, which nothing else touches during the call.
-    let error = unsafe { lsm_sieve_memtable_keys(cf.inner(), context, each_key) };
+    let error = unsafe { abi::lsm_sieve_memtable_keys(cf.inner(), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
 }
 
-extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
-    // SAFETY: `live_tables` passes its vector, which only this call touches now.
+extern "C" fn each_table(context: *mut c_void, table: *const Table) {
+    // SAFETY: `listed` passes its vector, which only this call touches now.
     let tables = unsafe { &mut *context.cast::<Vec<LiveSegment>>() };
     // SAFETY: the shim passes a table that lives through the call.
     let table = unsafe { &*table };
-    // SAFETY: the shim's pointers are valid for their sizes through the call.
-    let path = unsafe { bytes(table.path, table.path_size) };
+    // SAFETY: its slices live as long.
+    let path = unsafe { table.path.bytes() };
     // SAFETY: null, or 16 readable bytes.
-    let captured = unsafe { table.segment.as_ref() };
+    let captured = unsafe { table.segment.cast::<[u8; 16]>().as_ref() };
     // SAFETY: null, or 16 readable bytes. RocksDB's own id, since RocksDB 6.24.
-    let unique = unsafe { table.unique.as_ref() };
+    let unique = unsafe { table.unique.cast::<[u8; 16]>().as_ref() };
     // SAFETY: as for `path`.
-    let smallest = unsafe { bytes(table.smallest, table.smallest_size) };
+    let smallest = unsafe { table.smallest.bytes() };
     // SAFETY: as for `path`.
-    let largest = unsafe { bytes(table.largest, table.largest_size) };
-    let placed = !table.smallest.is_null();
+    let largest = unsafe { table.largest.bytes() };
     tables.push(LiveSegment {
         path: String::from_utf8_lossy(path).into_owned(),
         file: path.to_owned(),
@@ -124,14 +83,14 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
         are_entries_exact: true,
         level: u32::try_from(table.level).ok(),
         is_in_last_level: table.is_in_last_level,
-        range: placed.then(|| KeyRange::new(smallest, largest)),
+        range: table.is_placed.then(|| KeyRange::new(smallest, largest)),
     });
 }
 
-extern "C" fn each_key(context: *mut c_void, key: *const u8, size: usize, deletion: bool) -> bool {
+extern "C" fn each_key(context: *mut c_void, key: Slice, is_deletion: bool) -> bool {
     // SAFETY: the caller passes its visitor, which only this call touches now.
     let visit = unsafe { &mut *context.cast::<&mut dyn FnMut(&[u8], bool) -> bool>() };
     // SAFETY: the iterator's key outlives this call.
-    let key = unsafe { bytes(key, size) };
-    guarded(false, || visit(key, deletion))
+    let key = unsafe { key.bytes() };
+    guarded(|| visit(key, is_deletion), || false)
 }

@@ -4,7 +4,6 @@
 //! types than [`Engine`]. The shim creates RocksDB's object for such a database from the open one.
 //! Its transactions are RocksDB's own, and get the type that `rocksdb` has for them.
 
-use std::ffi::c_char;
 use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -15,34 +14,9 @@ use rocksdb::{
     Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
-use super::{Handle, take_text};
 use crate::binding::Engine;
-
-unsafe extern "C" {
-    fn lsm_sieve_transactions(
-        handle: *mut sys::rocksdb_t,
-    ) -> *mut sys::rocksdb_optimistictransactiondb_t;
-    fn lsm_sieve_transactions_free(transactions: *mut sys::rocksdb_optimistictransactiondb_t);
-    fn lsm_sieve_locks(
-        options: *const sys::rocksdb_transactiondb_options_t,
-        handle: *mut sys::rocksdb_t,
-        error: *mut *mut c_char,
-    ) -> *mut sys::rocksdb_transactiondb_t;
-    fn lsm_sieve_locks_free(locks: *mut sys::rocksdb_transactiondb_t);
-    fn lsm_sieve_transaction_wrote(
-        transaction: *mut sys::rocksdb_transaction_t,
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        key: *const c_char,
-        size: usize,
-    ) -> bool;
-    fn lsm_sieve_transaction_watch(
-        transaction: *mut sys::rocksdb_transaction_t,
-        cf: *mut sys::rocksdb_column_family_handle_t,
-        key: *const c_char,
-        size: usize,
-        exclusive: bool,
-    ) -> *mut c_char;
-}
+use crate::hooks::abi::{self, Slice, error};
+use crate::hooks::handle::Handle;
 
 /// RocksDB's transaction on an [`Engine`].
 type EngineTransaction<'db> = Transaction<'db, Engine>;
@@ -122,7 +96,7 @@ impl Optimism {
     /// On an engine and its handle.
     pub(crate) fn on(engine: &Arc<Engine>, handle: &Handle) -> Self {
         // SAFETY: the handle is live as long as its engine, which `_engine` keeps open.
-        let raw = unsafe { lsm_sieve_transactions(handle.raw.as_ptr()) };
+        let raw = unsafe { abi::lsm_sieve_transactions(handle.raw.as_ptr()) };
         Self {
             raw: NonNull::new(raw).expect("the shim returns no null"),
             _engine: Arc::clone(engine),
@@ -149,7 +123,7 @@ impl Optimism {
 impl Drop for Optimism {
     fn drop(&mut self) {
         // SAFETY: it came from the shim and is no longer used: its transactions borrow it.
-        unsafe { lsm_sieve_transactions_free(self.raw.as_ptr()) }
+        unsafe { abi::lsm_sieve_transactions_free(self.raw.as_ptr()) }
     }
 }
 
@@ -176,7 +150,7 @@ impl Locks {
         let (options, mut failure) = (raw(options), ptr::null_mut());
         // SAFETY: the options are live, and the handle is as long as its engine, which `_engine`
         // keeps open.
-        let raw = unsafe { lsm_sieve_locks(options, handle.raw.as_ptr(), &raw mut failure) };
+        let raw = unsafe { abi::lsm_sieve_locks(options, handle.raw.as_ptr(), &raw mut failure) };
         error(failure)?;
         let raw = NonNull::new(raw).expect("the shim returns no null without an error");
         Ok(Self {
@@ -204,7 +178,7 @@ impl Locks {
 impl Drop for Locks {
     fn drop(&mut self) {
         // SAFETY: it came from the shim and is no longer used: its transactions borrow it.
-        unsafe { lsm_sieve_locks_free(self.raw.as_ptr()) }
+        unsafe { abi::lsm_sieve_locks_free(self.raw.as_ptr()) }
     }
 }
 
@@ -217,18 +191,6 @@ unsafe fn owned<'db>(begun: *mut sys::rocksdb_transaction_t) -> EngineTransactio
     unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'db>>(begun) }
 }
 
-/// The error that RocksDB or the shim returned, if any.
-pub(super) fn error(text: *mut c_char) -> Result<(), Error> {
-    take_text(text).map_or(Ok(()), |message| Err(error_of(message)))
-}
-
-/// An error that `rocksdb` would make of this text, but has no constructor for.
-pub(crate) fn error_of(message: String) -> Error {
-    const { assert!(size_of::<String>() == size_of::<Error>()) };
-    // SAFETY: `message: String` is its one field, which takes all of its bytes.
-    unsafe { mem::transmute::<String, Error>(message) }
-}
-
 /// Whether a transaction itself wrote to a key; in the default column family if none is given.
 pub(crate) fn has_written(
     transaction: &EngineTransaction<'_>,
@@ -236,9 +198,8 @@ pub(crate) fn has_written(
     key: &[u8],
 ) -> bool {
     let cf = cf.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
-    let start = key.as_ptr().cast();
-    // SAFETY: all are live through the call, and the key has that length.
-    unsafe { lsm_sieve_transaction_wrote(raw(transaction), cf, start, key.len()) }
+    // SAFETY: all are live through the call.
+    unsafe { abi::lsm_sieve_transaction_wrote(raw(transaction), cf, Slice::of(key)) }
 }
 
 /// With locks: keeps others from writing to this key until the transaction has ended. Otherwise
@@ -251,10 +212,9 @@ pub(crate) fn watch(
     exclusive: bool,
 ) -> Result<(), Error> {
     let cf = cf.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
-    let (start, size) = (key.as_ptr().cast(), key.len());
-    let transaction = raw(transaction);
+    let (transaction, key) = (raw(transaction), Slice::of(key));
     // SAFETY: as above; the transaction stays on its thread meanwhile, since it is not `Sync`.
-    error(unsafe { lsm_sieve_transaction_watch(transaction, cf, start, size, exclusive) })
+    error(unsafe { abi::lsm_sieve_transaction_watch(transaction, cf, key, exclusive) })
 }
 
 #[cfg(test)]
@@ -271,15 +231,5 @@ mod tests {
             let sync = unsafe { sys::rocksdb_writeoptions_get_sync(raw(&writing)) };
             assert_eq!(sync != 0, on);
         }
-    }
-
-    /// `rocksdb` reads the text, and frees it.
-    #[test]
-    fn a_text_becomes_an_error_of_its_kind() {
-        let text = "Operation timed out: waiting for a lock";
-        let error = error_of(text.to_owned());
-        assert_eq!(error.kind(), rocksdb::ErrorKind::TimedOut);
-        assert_eq!(error.clone().into_string(), text);
-        drop(error);
     }
 }

@@ -2,9 +2,6 @@
 
 use std::collections::HashSet;
 
-use rocksdb::ThreadMode;
-
-use crate::db::SieveDb;
 use crate::engine::with_cf_of;
 use crate::error::InspectError;
 use crate::filter::{Chain, Stage};
@@ -16,8 +13,8 @@ use crate::math::{Bits, Items, Rate, growth};
 use lsm_sieve_front::audit::FalseNegative;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::engine::LiveSegment;
-use lsm_sieve_front::maintenance::planning::FilterPlan;
 use lsm_sieve_front::maintenance::scrub::Scrubbed;
+use lsm_sieve_front::maintenance::segment_plan::FilterPlan;
 use lsm_sieve_front::segment::{SealedFilter, SegmentId};
 
 /// Random hashes that a filter is probed with to measure its rate.
@@ -104,21 +101,11 @@ pub struct FilterReport {
     pub source: String,
 }
 
-impl<T: ThreadMode> SieveDb<T> {
+impl Sieve {
     /// Reads and reports the state of every filter.
     ///
     /// # Errors
     /// If RocksDB cannot list its SSTs.
-    pub fn inspect(&self) -> Result<Inspection, InspectError> {
-        self.sieve().inspect()
-    }
-}
-
-impl Sieve {
-    /// As [`SieveDb::inspect`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
         let cfs = self.filters.cf_filters.all();
         let cfs = cfs
@@ -135,7 +122,7 @@ impl Sieve {
 
     fn report(&self, cf_filter: &CfFilter) -> Result<CfReport, InspectError> {
         let view = cf_filter.view();
-        let covered = cf_filter.covered();
+        let covered = cf_filter.coverage().covered();
         // Not a copy: a summary filter may be large.
         let saturated = Chain::saturated(view.summary.imprint());
         let stages = view.summary.all_stages();
@@ -188,7 +175,7 @@ impl Sieve {
         table: &LiveSegment,
         filter: Option<&SealedFilter>,
     ) -> Option<FilterPlan> {
-        let (rate, _) = cf_filter.segment_rate().zip(table.id())?;
+        let (rate, _) = cf_filter.intake().segments().rate().zip(table.id())?;
         let own = filter.map(|filter| filter.chain.size());
         let room = || self.filters.room(own.unwrap_or_default());
         Some(FilterPlan::of_segment(cf_filter, table, filter, rate, room))
@@ -260,8 +247,8 @@ mod tests {
     use rocksdb::{DB, Options};
 
     use super::*;
-    use crate::SieveOptions;
     use crate::filter::Kind;
+    use crate::{SieveDb, SieveOptions};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -311,8 +298,8 @@ mod tests {
                 builder
             };
             let db = builder.open().unwrap();
-            assert!(reads || db.wait_until_complete(LIMIT));
-            assert!(db.wait_for_maintenance(LIMIT));
+            assert!(reads || db.filters().wait_until_complete(LIMIT));
+            assert!(db.filters().wait_for_maintenance(LIMIT));
             db
         };
         let plain = DB::open(&options, home.path()).unwrap();
@@ -320,7 +307,7 @@ mod tests {
         plain.flush().unwrap();
         drop(plain);
         let flags = |db: &SieveDb| {
-            let report = db.inspect().unwrap().cfs.remove(0);
+            let report = db.filters().inspect().unwrap().cfs.remove(0);
             let mut segments = report.segments;
             segments.sort_unstable_by_key(|segment| segment.entries);
             let flags = segments.iter().map(|segment| {
@@ -342,13 +329,20 @@ mod tests {
         let db = open(false);
         (0..40_u32).for_each(|key| db.put((key + 100).to_be_bytes(), "own").unwrap());
         db.flush().unwrap();
-        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+        assert!(
+            db.filters().wait_until_complete(LIMIT) && db.filters().wait_for_maintenance(LIMIT)
+        );
         let own = |covered| (40, Some(0), [covered, true, true], true);
         let adopted = |covered| of_plain([covered, false, true], true);
         assert_eq!(flags(&db), (Some(0), vec![adopted(true), own(true)]));
-        assert!(db.inspect().unwrap().cfs[0].segments.iter().all(|segment| {
-            segment.decision == Some(FilterPlan::Keep) && segment.file.ends_with(".sst")
-        }));
+        assert!(
+            db.filters().inspect().unwrap().cfs[0]
+                .segments
+                .iter()
+                .all(|segment| {
+                    segment.decision == Some(FilterPlan::Keep) && segment.file.ends_with(".sst")
+                })
+        );
         drop(db);
         let files = fs::read_dir(home.path().join(SieveOptions::FOLDER)).unwrap();
         let files = files.map(|file| file.unwrap().path());
@@ -387,10 +381,10 @@ mod tests {
             db.flush_cf(&cf).unwrap();
         };
         write();
-        assert_eq!(db.sieve().tables(cf_filter).unwrap().len(), 1);
+        assert_eq!(db.filters().tables(cf_filter).unwrap().len(), 1);
         db.drop_cf("again").unwrap();
         db.create_cf("again", &options).unwrap();
         write();
-        assert!(db.sieve().tables(cf_filter).unwrap().is_empty());
+        assert!(db.filters().tables(cf_filter).unwrap().is_empty());
     }
 }

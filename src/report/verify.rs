@@ -7,9 +7,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use rocksdb::ThreadMode;
-
-use crate::db::SieveDb;
 use crate::engine::with_cf_of;
 use crate::error::{InspectError, with_causes};
 use crate::fault::fault;
@@ -79,7 +76,7 @@ impl fmt::Display for LostKey {
     }
 }
 
-impl<T: ThreadMode> SieveDb<T> {
+impl Sieve {
     /// Checks the sidecars of all summary filters and live SSTs. With `full` it also probes every
     /// segment filter, on disk and in memory, with every raw key of its SST, and looks up every key
     /// that is not a tombstone in the column family's filters.
@@ -90,26 +87,12 @@ impl<T: ThreadMode> SieveDb<T> {
         self.verify_while(full, |_| ControlFlow::Continue(()))
     }
 
-    /// [`SieveDb::verify`] that stops when `go_on` returns [`ControlFlow::Break`]. From time to
-    /// time `go_on` gets the number of entries checked since its last call. The sum is the number
-    /// of entries in the SSTs, counted again for SSTs that were compacted away meanwhile.
+    /// [`Sieve::verify`] that stops when `go_on` returns [`ControlFlow::Break`]. From time to time
+    /// `go_on` gets the number of entries checked since its last call. The sum is the number of
+    /// entries in the SSTs, counted again for SSTs that were compacted away meanwhile.
     ///
     /// # Errors
-    /// As [`SieveDb::verify`], and [`InspectError::Stopped`].
-    pub fn verify_while(
-        &self,
-        full: bool,
-        go_on: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<VerifyReport, InspectError> {
-        self.sieve().verify_while(full, go_on)
-    }
-}
-
-impl Sieve {
-    /// As [`SieveDb::verify_while`].
-    ///
-    /// # Errors
-    /// As there.
+    /// As [`Sieve::verify`], and [`InspectError::Stopped`].
     pub fn verify_while(
         &self,
         full: bool,
@@ -226,7 +209,11 @@ impl Check<'_> {
                 return Some(filter);
             }
             Some(Err(error)) => report.damaged.push(with_causes(&error)),
-            None | Some(Ok(None)) if !cf_filter.wants_segment_filter(table.is_in_last_level) => {}
+            None | Some(Ok(None))
+                if !cf_filter
+                    .intake()
+                    .segments()
+                    .wants_filter(table.is_in_last_level) => {}
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
         }
         None
@@ -272,7 +259,7 @@ impl Check<'_> {
                 lost(filter);
             }
             cf_filter.prefixes().each(key, |at, prefix| {
-                let probe = cf_filter.probe(at, prefix);
+                let probe = cf_filter.lookups().probe(at, prefix);
                 let id = &probe.prefixes.ids()[at];
                 let lacks = |filter: &SealedFilter| {
                     filter.has_prefixes_of(id) && !filter.chain.may_contain(probe.hash)

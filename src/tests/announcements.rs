@@ -49,22 +49,22 @@ fn open(options: &Options, path: &Path) -> SieveDb {
 
 /// A key that the filters of this family rule out, once they are complete.
 fn absent_key(db: &SieveDb, cf: &impl AsColumnFamilyRef) -> String {
-    assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+    assert!(db.filters().wait_until_complete(LIMIT) && db.filters().wait_for_maintenance(LIMIT));
     let mut keys = (0..100).map(|key| format!("never {key}"));
-    let absent = keys.find(|key| db.filter_answer_cf(cf, key).is_absent());
+    let absent = keys.find(|key| db.filters().answer_cf(cf, key).is_absent());
     absent.expect("the filters rule nothing out")
 }
 
 /// Whether the filters say *maybe* of this key, and go on to when maintenance has looked at the tables.
 fn stays_maybe(db: &SieveDb, cf: &impl AsColumnFamilyRef, absent: &str) -> bool {
-    let at_first = !db.filter_answer_cf(cf, absent).is_absent();
-    assert!(db.wait_for_maintenance(LIMIT));
-    at_first && !db.filter_answer_cf(cf, absent).is_absent()
+    let at_first = !db.filters().answer_cf(cf, absent).is_absent();
+    assert!(db.filters().wait_for_maintenance(LIMIT));
+    at_first && !db.filters().answer_cf(cf, absent).is_absent()
 }
 
 fn rules_out_again(db: &SieveDb, cf: &impl AsColumnFamilyRef, absent: &str) -> bool {
-    assert!(db.wait_until_complete(LIMIT));
-    db.filter_answer_cf(cf, absent).is_absent()
+    assert!(db.filters().wait_until_complete(LIMIT));
+    db.filters().answer_cf(cf, absent).is_absent()
 }
 
 /// An SST with a key on either side of [`BlockedFlush::KEY`].
@@ -155,7 +155,7 @@ fn use_of_the_engine_is_announced_in_every_family_until_its_end() {
 fn a_family_made_during_a_use_of_the_engine_is_told_until_the_end() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&options(), home.path());
-    assert!(db.wait_until_complete(LIMIT));
+    assert!(db.filters().wait_until_complete(LIMIT));
     let late = db.with_engine_untracked(|_| {
         db.create_cf("late", &options()).unwrap();
         let late = db.cf_handle("late").unwrap();
@@ -170,7 +170,7 @@ fn a_family_made_during_a_use_of_the_engine_is_told_until_the_end() {
 fn cf_created_during_two_uses_of_the_engine_is_maybe_until_both_end() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&options(), home.path());
-    assert!(db.wait_until_complete(LIMIT));
+    assert!(db.filters().wait_until_complete(LIMIT));
     let late = db.with_engine_untracked(|_| {
         let created = db.with_engine_untracked(|_| db.create_cf("late", &options()));
         created.unwrap();
@@ -207,7 +207,7 @@ impl Pair {
         let writer = open(&options(), &path);
         writer.put("there from the start", "value").unwrap();
         writer.flush().unwrap();
-        assert!(writer.wait_until_complete(LIMIT));
+        assert!(writer.filters().wait_until_complete(LIMIT));
         let messages = home.path().join("secondary");
         let names = [DEFAULT, OTHER];
         let sieve = SieveOptions::default();
@@ -251,7 +251,7 @@ fn a_catch_up_is_announced_from_before_its_start_to_its_end() {
         // Opens once the catch-up does, which has read the manifest and reads the pipe until it is closed.
         let mut pipe = File::options().write(true).open(&log).unwrap();
         let answers = [absent.as_str(), Pair::IN_AN_SST, Pair::IN_THE_LOG]
-            .map(|key| secondary.filter_answer(key));
+            .map(|key| secondary.filters().answer(key));
         pipe.write_all(&written).unwrap();
         drop(pipe);
         catching_up.join().unwrap().unwrap();

@@ -13,9 +13,9 @@ fn key(i: u32) -> [u8; 4] {
 }
 
 fn settle(db: &SieveDb) {
-    assert!(db.wait_for_maintenance(LIMIT));
-    assert!(db.wait_until_complete(LIMIT));
-    assert!(db.wait_for_maintenance(LIMIT));
+    assert!(db.filters().wait_for_maintenance(LIMIT));
+    assert!(db.filters().wait_until_complete(LIMIT));
+    assert!(db.filters().wait_for_maintenance(LIMIT));
 }
 
 /// They are no longer scrubbed, and the cache may pass them on to the next filters of the same SSTs.
@@ -50,8 +50,8 @@ fn filters_of_a_closed_database_rule_nothing_out() {
     let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
     settle(&db);
     assert!((0..KEYS).all(|i| db.get(key(i)).unwrap().is_some()));
-    let absent = (KEYS..2 * KEYS).filter(|&i| db.filter_answer(key(i)).is_absent());
+    let absent = (KEYS..2 * KEYS).filter(|&i| db.filters().answer(key(i)).is_absent());
     assert!(absent.count() > 1_900);
-    let report = db.verify(true).unwrap();
+    let report = db.filters().verify(true).unwrap();
     assert!(report.lost.is_empty() && report.damaged.is_empty());
 }

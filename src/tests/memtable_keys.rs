@@ -35,7 +35,7 @@ fn options() -> Options {
 
 fn open(options: &Options, home: &std::path::Path) -> SieveDb {
     let db = SieveDb::open(options, &SieveOptions::default(), home).unwrap();
-    assert!(db.wait_until_complete(LIMIT));
+    assert!(db.filters().wait_until_complete(LIMIT));
     db
 }
 
@@ -48,7 +48,7 @@ fn key(number: u32) -> [u8; 8] {
 
 #[track_caller]
 fn assert_no_key_is_denied(db: &SieveDb, keys: std::ops::Range<u32>) {
-    let denied = keys.filter(|&number| db.filter_answer(key(number)).is_absent());
+    let denied = keys.filter(|&number| db.filters().answer(key(number)).is_absent());
     assert_eq!(denied.count(), 0);
 }
 
@@ -72,13 +72,13 @@ fn keys_of_memtables_whose_flush_is_under_way_are_read() {
     held.wait();
     write(&db, 1_000..2_000);
     let before = db.cf_filters().all()[0].view().summary;
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     assert!(!Arc::ptr_eq(
         &before,
         &db.cf_filters().all()[0].view().summary
     ));
     assert_no_key_is_denied(&db, 0..2_000);
-    assert!(!db.filter_answer(BlockedFlush::KEY).is_absent());
+    assert!(!db.filters().answer(BlockedFlush::KEY).is_absent());
     held.release_flush();
     db.flush().unwrap();
     assert_no_key_is_denied(&db, 0..2_000);
@@ -97,7 +97,7 @@ fn consolidations_make_no_sst() {
         write(&db, 0..1_000);
         (0..1_000).for_each(|number| db.put_cf(&other, key(number), "value").unwrap());
         for _ in 0..3 {
-            db.consolidate().unwrap();
+            db.filters().consolidate().unwrap();
         }
         assert!(db.live_files().unwrap().is_empty());
         let entries = |cf| db.property_int_value_cf(cf, "rocksdb.num-entries-active-mem-table");
@@ -105,7 +105,7 @@ fn consolidations_make_no_sst() {
         assert_eq!(entries(&default), Ok(Some(1_000)));
         assert_eq!(entries(&other), Ok(Some(1_000)));
         assert_no_key_is_denied(&db, 0..1_000);
-        let denied = |&number: &u32| db.filter_answer_cf(&other, key(number)).is_absent();
+        let denied = |&number: &u32| db.filters().answer_cf(&other, key(number)).is_absent();
         assert_eq!((0..1_000).filter(denied).count(), 0);
     }
 }
@@ -162,13 +162,13 @@ fn keys_that_come_beside_consolidations_are_found() {
                 });
             }
             for _ in 0..ROUNDS {
-                db.consolidate().unwrap();
+                db.filters().consolidate().unwrap();
             }
             is_over.store(true, Ordering::Release);
         });
         let keys = written.into_inner();
         assert_no_key_is_denied(&db, 0..keys);
-        let absent = (keys..keys + 1_000).filter(|&n| db.filter_answer(key(n)).is_absent());
+        let absent = (keys..keys + 1_000).filter(|&n| db.filters().answer(key(n)).is_absent());
         assert!(absent.count() > 900, "{way}");
     }
 }
@@ -182,8 +182,8 @@ fn memtables_that_are_kept_for_transactions_hold_no_filters() {
     write(&db, 0..100);
     db.flush().unwrap();
     let summary = Arc::downgrade(&db.cf_filters().all()[0].view().summary);
-    db.consolidate().unwrap();
-    assert!(db.wait_for_maintenance(LIMIT));
+    db.filters().consolidate().unwrap();
+    assert!(db.filters().wait_for_maintenance(LIMIT));
     assert_eq!(summary.strong_count(), 0, "the summary of before");
     assert_no_key_is_denied(&db, 0..100);
 }
@@ -195,7 +195,7 @@ fn deletions_in_memtables_are_left_out() {
     let db = open(&options(), home.path());
     write(&db, 0..500);
     (500..1_000).for_each(|number| db.delete(key(number)).unwrap());
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let keys = db.cf_filters().all()[0].view().summary.items().get();
     assert_eq!(keys, 500);
 }

@@ -3,7 +3,10 @@
 mod announcements;
 pub(crate) mod blocked_flush;
 mod cached_readers;
+mod health;
 mod memtable_keys;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod power;
 mod table_origin;
 mod view_changes;

@@ -36,9 +36,9 @@ fn compactions_keep_the_log_and_ssts_without_whole_keys_end_it() {
     write(3_000..4_000);
     db.flush().unwrap();
     assert_eq!(cf_filter.key_log().hashes(), None);
-    assert!(db.wait_for_maintenance(LIMIT));
-    db.consolidate().unwrap();
+    assert!(db.filters().wait_for_maintenance(LIMIT));
+    db.filters().consolidate().unwrap();
     for key in 0..4_000_u32 {
-        assert!(!db.filter_answer(key.to_be_bytes()).is_absent(), "{key}");
+        assert!(!db.filters().answer(key.to_be_bytes()).is_absent(), "{key}");
     }
 }

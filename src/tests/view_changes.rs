@@ -23,8 +23,11 @@ fn batch_over_families_is_asked_again_when_filters_of_one_change() {
         ("replaced", |db| {
             let cf_filter = db.cf_filters().all().remove(1);
             cf_filter.external_writes_happened();
-            let is_denied = || db.filter_answer_cf(&db.cf_handle("other").unwrap(), DENIED);
-            assert!(db.wait_until_complete(LIMIT) && is_denied().is_absent());
+            let is_denied = || {
+                db.filters()
+                    .answer_cf(&db.cf_handle("other").unwrap(), DENIED)
+            };
+            assert!(db.filters().wait_until_complete(LIMIT) && is_denied().is_absent());
         }),
         ("dropped", |db| db.drop_cf("other").unwrap()),
     ];
@@ -40,7 +43,7 @@ fn batch_over_families_is_asked_again_when_filters_of_one_change() {
             .open()
             .unwrap();
         db.put(THERE, "value").unwrap();
-        assert!(db.wait_until_complete(LIMIT));
+        assert!(db.filters().wait_until_complete(LIMIT));
         let cfs = [DEFAULT_COLUMN_FAMILY_NAME, "other"].map(|name| db.cf_handle(name));
         let [default, other] = cfs.map(Option::unwrap);
         let asked = Cell::new(0);

@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use librocksdb_sys::rocksdb_t;
-use lsm_sieve::{Bits, FilterSize, Health, Sieve, Stats, VerifyReport};
+use lsm_sieve::{FilterSize, Health, Sieve, Stats, VerifyReport};
 
 use crate::call::{answer, invalid, is_null, reply};
 
@@ -148,7 +148,7 @@ impl From<&Health> for lsm_sieve_health_t {
             summary_bytes: health.memory.summary.to_bytes(),
             segment_bytes: health.memory.segments.to_bytes(),
             overhead_bytes: health.memory.overhead.to_bytes(),
-            budget_bytes: health.budget.map_or(u64::MAX, Bits::to_bytes),
+            budget_bytes: health.budget_bytes.unwrap_or(u64::MAX),
             segments: health.known_segments as u64,
             uncovered: uncovered.map_or(u64::MAX, |uncovered| uncovered as u64),
             predicted_rate: rates.fold(0.0, f64::max),
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn lsm_sieve_set_memory_budget(
     errptr: *mut *mut c_char,
 ) {
     answer(errptr, (), || {
-        let budget = (bytes != u64::MAX).then(|| Bits::from_bytes(bytes));
+        let budget = (bytes != u64::MAX).then_some(bytes);
         // SAFETY: by contract.
         unsafe { sieve(filters) }?.set_memory_budget(budget);
         Ok(())
@@ -270,7 +270,7 @@ impl From<&VerifyReport> for lsm_sieve_verification_t {
 #[cfg(test)]
 mod tests {
     use lsm_sieve::rocksdb::Options;
-    use lsm_sieve::{Items, SieveDb};
+    use lsm_sieve::{Bits, Items, SieveDb};
 
     use super::*;
 
@@ -319,11 +319,11 @@ mod tests {
         options.create_missing_column_families(true);
         let builder = SieveDb::builder(home.path()).options(&options);
         let db = builder.cfs(["users"]).open().unwrap();
-        let mut health = db.health();
+        let mut health = db.filters().health();
         health.memory.summary = Bits::from_bytes(201);
         health.memory.segments = Bits::from_bytes(202);
         health.memory.overhead = Bits::from_bytes(203);
-        health.budget = Some(Bits::from_bytes(204));
+        health.budget_bytes = Some(204);
         health.known_segments = 205;
         let [one, other] = &mut health.cfs[..] else {
             panic!("two column families");
@@ -353,7 +353,7 @@ mod tests {
         health.false_negatives = true;
         health.cfs[0].uncovered = None;
         health.cfs.reverse();
-        health.budget = None;
+        health.budget_bytes = None;
         let counts = lsm_sieve_health_t::from(&health);
         assert_eq!((counts.predicted_rate, counts.distrusted), (0.25, 1));
         assert_eq!([counts.uncovered, counts.budget_bytes], [u64::MAX; 2]);

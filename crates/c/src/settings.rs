@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use lsm_sieve::rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
-use lsm_sieve::{Bits, FilterSize, Items, SieveOptions};
+use lsm_sieve::{FilterSize, Items, SieveOptions};
 use lsm_sieve_support::fault::fault;
 
 use crate::call::{answer, invalid, is_null, path, reply, text};
@@ -116,9 +116,7 @@ pub unsafe extern "C" fn lsm_sieve_options_set_memory_budget(
 ) {
     // SAFETY: by contract.
     reply((), || unsafe {
-        set(settings, |settings| {
-            Ok(settings.memory_budget(Bits::from_bytes(bytes)))
-        })
+        set(settings, |settings| Ok(settings.memory_budget(bytes)))
     });
 }
 
@@ -264,8 +262,8 @@ mod tests {
                 after!(expected_keys, 1_000),
                 of().expected_keys(Items::new(1_000)),
             ),
-            (after!(memory_budget, 0), of().memory_budget(Bits::new(0))),
-            (after!(memory_budget, 3), of().memory_budget(Bits::new(24))),
+            (after!(memory_budget, 0), of().memory_budget(0)),
+            (after!(memory_budget, 3), of().memory_budget(3)),
             (after!(audit, 0), of().audit(0)),
             (after!(audit, 7), of().audit(7)),
             (after!(scrub_seconds, 0), of().scrub_every(None)),

@@ -205,7 +205,7 @@ fn busy(
 
 /// Waits until coverage is complete.
 pub fn cover(db: &SieveDb, watch: &mut impl Watch) -> Result<(), Stop> {
-    while !db.wait_until_complete(PATIENCE) {
+    while !db.filters().wait_until_complete(PATIENCE) {
         watch.advance(0)?;
     }
     Ok(())

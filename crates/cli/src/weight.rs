@@ -22,7 +22,7 @@ impl Weight {
 /// The weight of the filters of one column family. Means over its segments are weighted by their
 /// keys.
 pub fn weight(db: &SieveDb, family: &str) -> Result<Weight, Stop> {
-    let inspection = db.inspect()?;
+    let inspection = db.filters().inspect()?;
     let columns = inspection.cfs.iter();
     let Some(column) = columns.into_iter().find(|column| column.name == family) else {
         return Ok(Weight::default());

@@ -28,6 +28,17 @@ struct ExternalState {
     excluded: HashSet<u32>,
 }
 
+impl ExternalState {
+    /// External writes may be arriving in this new column family.
+    fn announce_to(&mut self, new: &Arc<CfFilter>) {
+        fault!(NewCfUnannounced, return);
+        if self.under_way > 0 {
+            self.held.push(new.begin_external_writes());
+            fault!(NewCfAnnouncedBriefly, self.held.clear());
+        }
+    }
+}
+
 /// How far the summary filters have come to cover all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -37,7 +48,7 @@ pub(crate) enum Progress {
     Growing,
 }
 
-/// Must be held while external writes run.
+/// Must be held while external writes run: invariant 5, H22.
 pub struct ExternalGuard<'a> {
     cf_filters: &'a CfFilters,
     _held: Vec<ExternalWrites>,
@@ -109,13 +120,7 @@ impl CfFilters {
 
     pub fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {
         let mut external = unpoisoned(self.external.lock());
-        let mut may_arrive = external.under_way > 0;
-        fault!(NewCfUnannounced, may_arrive = false);
-        if may_arrive {
-            // External writes may be arriving in this column family.
-            external.held.push(cf_filter.begin_external_writes());
-            fault!(NewCfAnnouncedBriefly, external.held.clear());
-        }
+        external.announce_to(&cf_filter);
         self.change(|cf_filters| {
             let index = id as usize;
             if cf_filters.len() <= index {
@@ -129,7 +134,7 @@ impl CfFilters {
     /// disabled too, and do not count.
     pub(crate) fn any_is_disabled(&self) -> bool {
         let mut disabled = self.all();
-        disabled.retain(|cf_filter| cf_filter.is_disabled());
+        disabled.retain(|cf_filter| cf_filter.coverage().is_disabled());
         // They are removed before they are disabled, so listing again tells them apart.
         disabled.iter().any(|cf_filter| {
             let listed = self.all();
@@ -144,13 +149,11 @@ impl CfFilters {
         }
         let mut progress = Progress::Complete;
         for cf_filter in self.all() {
-            if cf_filter.is_complete_by_construction() {
+            if cf_filter.coverage().is_complete_by_construction() {
                 continue;
             }
-            let mut is_final = cf_filter.stays_uncovered(none_is_read);
-            fault!(WaitsForSstsWithoutId, is_final = false);
             // It may have become complete since, and is then not final.
-            if !is_final {
+            if !is_final(&cf_filter, none_is_read) {
                 return Progress::Growing;
             }
             progress = Progress::Final;
@@ -159,8 +162,8 @@ impl CfFilters {
     }
 
     /// Removes the filters of a dropped column family.
-    pub fn withdraw_view(&self, gone: &Arc<CfFilter>) {
-        let _arrivals = unpoisoned(self.external.lock());
+    pub fn remove(&self, gone: &Arc<CfFilter>) {
+        let _changing = unpoisoned(self.external.lock());
         self.change(|cf_filters| {
             for slot in cf_filters.iter_mut() {
                 slot.take_if(|cf_filter| Arc::ptr_eq(cf_filter, gone));
@@ -209,6 +212,12 @@ impl CfFilters {
     pub(crate) fn set_summary_rates(&self, rates: SummaryRates) {
         *unpoisoned(self.summary_rates.lock()) = rates;
     }
+}
+
+/// Whether some segments of a column family will not be covered before the next open.
+fn is_final(cf_filter: &CfFilter, none_is_read: bool) -> bool {
+    fault!(WaitsForSstsWithoutId, return false);
+    cf_filter.lookups().stays_uncovered(none_is_read)
 }
 
 /// The filters of the column family with this id.

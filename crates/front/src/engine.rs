@@ -102,7 +102,7 @@ impl KeySpace {
     }
 
     /// The engine created a memtable for the key space with this id. The latest call counts: during
-    /// open, RocksDB also creates memtables for dropped column families that had the same name.
+    /// open, RocksDB also creates memtables for dropped column families that had the same name (H28).
     pub fn memtable_created(&self, id: u32) {
         fault!(
             CfFilterBoundByName,
@@ -141,7 +141,7 @@ pub struct LiveSegment {
 }
 
 impl LiveSegment {
-    /// The id that binds a filter in memory to this segment.
+    /// The id that binds a filter in memory to this segment: H29.
     pub fn id(&self) -> Option<SegmentId> {
         self.lasting_id.or(self.instance_id)
     }

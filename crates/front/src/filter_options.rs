@@ -111,11 +111,11 @@ impl FilterOptions {
         self
     }
 
-    /// The most memory that all filters may take, in bits ([`Bits::from_bytes`]). Not set by
-    /// default. Over the budget whole filters are dropped; lookups then read the store.
+    /// The most memory that all filters may take. Not set by default. Over the budget whole filters
+    /// are dropped; lookups then read the store.
     #[must_use]
-    pub fn memory_budget(mut self, budget: Bits) -> Self {
-        self.memory_budget = Some(budget);
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.memory_budget = Some(Bits::from_bytes(bytes));
         self
     }
 
@@ -127,12 +127,12 @@ impl FilterOptions {
         self
     }
 
-    /// The most memory for hashes while a static summary filter is built, in bits
-    /// ([`Bits::from_bytes`]); 8 bytes per key. By default one byte for each key, or 1 MiB if that
-    /// is more. The hashes of all keys are in a temporary file meanwhile.
+    /// The most memory for hashes while a static summary filter is built; a hash has 8 bytes. By
+    /// default one byte for each key, or 1 MiB if that is more. The hashes of all keys are in a
+    /// temporary file meanwhile.
     #[must_use]
-    pub fn build_memory(mut self, memory: Bits) -> Self {
-        self.build_memory = Some(memory);
+    pub fn build_memory(mut self, bytes: u64) -> Self {
+        self.build_memory = Some(Bits::from_bytes(bytes));
         self
     }
 

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::fault::fault;
 use crate::filter_store::FilterStore;
 use crate::hash::KeyHasher;
+use crate::health::{FilterMemory, Health};
 use crate::maintenance::scrub::{ScrubLog, Scrubbed};
 use crate::maintenance::{Maintenance, room};
 use crate::math::Bits;
@@ -49,16 +50,22 @@ pub enum MaintenanceError {
     Failed(String),
 }
 
-/// The filters of one database.
+/// The filters of one database: their state, and their maintenance.
 pub struct Filters {
     engine: Arc<dyn Engine>,
+    #[doc(hidden)]
     pub hasher: KeyHasher,
+    #[doc(hidden)]
     pub cf_filters: Arc<CfFilters>,
+    #[doc(hidden)]
     pub registry: Arc<Registry>,
+    #[doc(hidden)]
     pub filter_store: Arc<FilterStore>,
     trust: Arc<Trust>,
     scrubs: Arc<ScrubLog>,
+    #[doc(hidden)]
     pub wakeup: Arc<Wakeup>,
+    #[doc(hidden)]
     pub options: FrontOptions,
     runner: Mutex<Runner>,
 }
@@ -71,6 +78,8 @@ enum Runner {
     Stopped,
 }
 
+/// For the doors to an engine, not for their users.
+#[doc(hidden)]
 impl Filters {
     /// The filters of an engine that is open, maintained by the callers of [`Filters::maintain`].
     pub fn new(
@@ -165,18 +174,47 @@ impl Filters {
             wakeup: Arc::clone(&self.wakeup),
         }
     }
+}
 
-    /// The counters of all column families.
+impl Filters {
+    /// The state of all filters, from cheap figures.
+    pub fn health(&self) -> Health {
+        let cf_filters = self.cf_filters.all();
+        fault!(
+            HealthWakes,
+            cf_filters.iter().for_each(|cf_filter| cf_filter.wake())
+        );
+        let cfs = cf_filters.iter().map(|cf_filter| cf_filter.health());
+        let cfs: Vec<_> = cfs.collect();
+        Health {
+            memory: FilterMemory {
+                summary: cfs.iter().map(|cf| cf.memory).sum(),
+                segments: self.registry.size(),
+                overhead: cfs.iter().map(|cf| cf.overhead).sum(),
+            },
+            budget_bytes: self.options.memory_budget.get().map(Bits::to_bytes),
+            known_segments: self.registry.count(),
+            false_negatives: self.false_negative().is_some(),
+            cfs,
+        }
+    }
+
+    /// The counters of the filters of all column families.
     pub fn stats(&self) -> Stats {
         let all = self.cf_filters.all().into_iter();
         let stats = all.map(|cf_filter| cf_filter.stats());
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
-    /// Scrubs all filters in memory; see `SieveDb::scrub`.
+    /// Verifies the checksums of all filters in memory. A filter that has changed since it was
+    /// built is dropped and rebuilt. Waits until maintenance has finished its current run, then
+    /// returns what this scrub read and found.
+    ///
+    /// # Errors
+    /// If the rest of the maintenance run failed. [`Filters::scrubbed`] has what was read and found.
     pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
         let before = self.scrubbed();
-        let ticket = self.wakeup.call(|requests| requests.scrub = true);
+        let ticket = self.wakeup.request(|requests| requests.scrub = true);
         self.maintain();
         let failure = self.wakeup.wait_for(ticket, LONG);
         match failure {
@@ -190,16 +228,32 @@ impl Filters {
         self.scrubs.so_far()
     }
 
-    /// The false negative that ended the trust in the filters, if there was one.
+    /// The false negative that ended the trust in the filters, if there was one: an audit found a
+    /// key that a filter had answered absent. From then on every lookup goes to the engine. Opening
+    /// the database again rebuilds all filters with another seed. Read-only filters are trusted
+    /// again instead, until their folder is removed.
     pub fn false_negative(&self) -> Option<&FalseNegative> {
         self.trust.lost()
     }
 
-    /// Waits until maintenance has gone through all segments once, at most `limit` and while
-    /// `go_on` holds; returns whether it has.
-    pub fn wait_for_maintenance(&self, limit: Duration, mut go_on: impl FnMut() -> bool) -> bool {
+    /// Waits at most `limit` until maintenance has gone through all segments once; returns whether
+    /// it has. By then the existing sidecars are loaded, and the keys of missing filters are read,
+    /// if they could be.
+    #[must_use = "false if it took longer"]
+    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
+        self.wait_for_maintenance_while(limit, || true)
+    }
+
+    /// [`Filters::wait_for_maintenance`] that calls `go_on` several times a second and stops waiting
+    /// when it returns false.
+    #[must_use = "false if it took longer or was stopped"]
+    pub fn wait_for_maintenance_while(
+        &self,
+        limit: Duration,
+        mut go_on: impl FnMut() -> bool,
+    ) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
-        let ticket = self.wakeup.call(|requests| requests.retry = true);
+        let ticket = self.wakeup.request(|requests| requests.retry = true);
         self.maintain();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -212,13 +266,16 @@ impl Filters {
         }
     }
 
-    /// Waits at most `limit` until the summary filters cover every segment that they ever will;
-    /// returns whether that is all.
+    /// Waits at most `limit` until the summary filters cover every segment; returns whether they do.
+    /// It does not wait for segments that will not be covered: those without an id
+    /// ([`CfHealth::without_id`](crate::health::CfHealth::without_id)), and all if the filters are
+    /// read-only and take no keys.
+    #[must_use = "false if some segments are not covered"]
     pub fn wait_until_complete(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
         let mut asked = false;
         loop {
-            let passes = self.wakeup.passes();
+            let runs = self.wakeup.runs();
             let none_is_read = self.options.read_only_filters && !self.options.is_secondary();
             match self.cf_filters.progress(none_is_read) {
                 Progress::Complete => return true,
@@ -230,18 +287,24 @@ impl Filters {
             };
             // A failed task is retried at once, and then after its backoff.
             if !std::mem::replace(&mut asked, true) {
-                self.wakeup.call(|requests| requests.retry = true);
+                self.wakeup.request(|requests| requests.retry = true);
             }
             self.maintain();
-            self.wakeup.wait_past(passes, left.min(PATIENCE));
+            self.wakeup.wait_past(runs, left.min(PATIENCE));
         }
     }
 
-    /// Rebuilds all summary filters at the right size; see
-    /// `SieveDb::consolidate`.
+    /// Rebuilds the summary filter of each column family at the right size, and the segment filters
+    /// that have another rate. Blocks until done, however long it takes to read all keys. Reads and
+    /// writes continue, and nothing is flushed. If the memory budget has no room for a summary
+    /// filter of that size, the old one stays.
+    ///
+    /// # Errors
+    /// If it could not be finished, for example because a segment cannot be read. The filters stay
+    /// as they were and remain correct; maintenance tries again later.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
         self.refuse_consolidation()?;
-        let ticket = self.wakeup.call(|requests| requests.consolidate = true);
+        let ticket = self.wakeup.request(|requests| requests.consolidate = true);
         self.maintain();
         self.wakeup
             .wait_for(ticket, LONG)
@@ -262,30 +325,38 @@ impl Filters {
         }
     }
 
-    /// Changes the size of all filters, which are then rebuilt in the background.
+    /// Changes the size of all filters; segment filters follow even if their size was set. They are
+    /// rebuilt in the background from the keys of the existing segments, none of which is rewritten.
+    /// [`Filters::consolidate`] waits for it.
     pub fn set_filter_size(&self, size: FilterSize) {
         let speed_over_memory = self.options.summary.at_rest.is_none();
         let rates = size.summary_rates(speed_over_memory);
         self.cf_filters.set_summary_rates(rates);
         let segments = size.segment_part(speed_over_memory).segment_rate();
         for cf_filter in self.cf_filters.all() {
-            let rate = cf_filter.segment_rate().map(|_| segments);
-            cf_filter.set_segment_rate(rate);
+            let rate = cf_filter.intake().segments().rate().map(|_| segments);
+            cf_filter.intake().segments().set_rate(rate);
             // If the run that is called below fails, a later one finds it due.
             fault!(NewSizeForgotten, continue);
-            cf_filter.note_consolidated(None);
+            cf_filter.coverage().note_consolidated(None);
         }
         fault!(NoWakeAfterSetRate, return);
-        self.wakeup.call(|requests| requests.consolidate = true);
+        self.wakeup.request(|requests| requests.consolidate = true);
     }
 
-    /// Changes the memory budget, which maintenance then keeps.
-    pub fn set_memory_budget(&self, budget: Option<Bits>) {
+    /// Changes the memory budget; `None` removes it. What exceeds a smaller one is dropped at once.
+    /// A summary filter that no longer fits is built anew with fewer bits per key, and with more
+    /// when there is room again.
+    pub fn set_memory_budget(&self, bytes: Option<u64>) {
+        let budget = bytes.map(Bits::from_bytes);
         self.options.memory_budget.set(budget);
         fault!(NoWakeAfterSetBudget, return);
         self.wakeup.notify();
     }
+}
 
+#[doc(hidden)]
+impl Filters {
     /// Memory available to a filter that now takes `own`, which is counted as available.
     pub fn room(&self, own: Bits) -> Bits {
         room(&self.options, &self.cf_filters, &self.registry, own)
@@ -293,7 +364,7 @@ impl Filters {
 
     /// Ends maintenance, which saves the filters. Waits for it, unless it is the caller.
     pub fn stop_maintenance(&self) {
-        self.wakeup.call(|requests| requests.stop = true);
+        self.wakeup.request(|requests| requests.stop = true);
         let runner = std::mem::replace(&mut *unpoisoned(self.runner.lock()), Runner::Stopped);
         match runner {
             Runner::Caller(mut maintenance) => _ = maintenance.serve(Duration::ZERO),
@@ -315,6 +386,12 @@ impl Filters {
         let all = self.cf_filters.all();
         all.iter().for_each(|cf_filter| cf_filter.retire());
         self.registry.distrust();
+    }
+}
+
+impl std::fmt::Debug for Filters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filters").finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,54 @@
-//! Cheap figures of one column family's filters, for a dashboard.
+//! The state of filters in cheap figures, for a dashboard.
 
 use crate::cf_filter::CfFilter;
 use crate::format::PrefixId;
 use crate::math::{Bits, Items};
 use crate::stats::Stats;
 use crate::view::View;
+
+/// Memory of filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterMemory {
+    /// The summary filter of a column family, which lookups check first; or those of all.
+    pub summary: Bits,
+    /// The segment filters of all SSTs, which RocksDB probes.
+    pub segments: Bits,
+    /// Memory beside the filters, of a column family or of all: counters, lists of SSTs and hook
+    /// objects.
+    pub overhead: Bits,
+}
+
+#[doc(hidden)]
+impl FilterMemory {
+    /// Of a column family with filters of these sizes.
+    pub fn of_cf((summary, segments): (Bits, Bits)) -> Self {
+        Self {
+            summary,
+            segments,
+            overhead: CfFilter::OVERHEAD,
+        }
+    }
+}
+
+/// The state of all filters of a database. It costs no read of a filter or an SST, so it may be
+/// taken every second.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Memory of the summary, memtable and segment filters, and of the objects around them.
+    pub memory: FilterMemory,
+    /// The memory budget, if it is set.
+    pub budget_bytes: Option<u64>,
+    /// Known segments: live SSTs, SSTs that are being written, and a few that were removed just
+    /// now.
+    pub known_segments: usize,
+    /// Whether an audit found a false negative. If so, no key is answered absent until the database
+    /// is opened again.
+    pub false_negatives: bool,
+    /// One entry per column family.
+    pub cfs: Vec<CfHealth>,
+}
 
 /// The state of one column family's filters.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +113,7 @@ impl CfFilter {
     }
 
     fn prefix_health(&self, view: &View) -> Vec<PrefixHealth> {
-        let in_segments = self.prefixes_of_segments();
+        let in_segments = self.lookups().prefixes_of_segments();
         let ids = self.prefixes().ids().iter().enumerate();
         ids.map(|(at, id)| PrefixHealth {
             id: id.clone(),

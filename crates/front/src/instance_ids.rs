@@ -1,12 +1,12 @@
 //! Ids of SSTs that carry none. They were written by a RocksDB before 6.24, and their properties
 //! lack the parts of a unique id.
 //!
-//! Such an SST is identified by its file, but only while the database is open. While a database is
+//! Such a segment is identified by its file, but only while the database is open. While a database is
 //! open to be written, RocksDB 11.8.1 uses no file number twice: `VersionSet::next_file_number_`
 //! only grows, by `NewFileNumber` and `FetchAddFileNumber`, and code that stores another value runs
 //! only during open. So a live file has the contents that it had when it was listed first. After a
 //! crash a number may come back with other contents. Therefore these ids are random and never
-//! stored, and the next open reads such an SST again.
+//! stored, and the next open reads such a segment again.
 //!
 //! A secondary gives none of these ids: another process assigns the file numbers, and it may crash.
 
@@ -22,24 +22,30 @@ use crate::sync::{Mutex, unpoisoned};
 pub struct InstanceIds(Mutex<HashMap<String, SegmentId>>);
 
 impl InstanceIds {
-    /// Gives an id to each of these SSTs that has none. `tables` are all live SSTs; others are
-    /// forgotten.
-    pub(crate) fn assign(&self, tables: &mut [LiveSegment]) {
+    /// Gives an id to each of these segments that has none. `segments` are all live segments;
+    /// others are forgotten.
+    pub(crate) fn assign(&self, segments: &mut [LiveSegment]) {
         let mut ids = unpoisoned(self.0.lock());
         let mut live = HashMap::new();
-        for table in tables.iter_mut().filter(|table| table.lasting_id.is_none()) {
-            let known = ids.remove(&table.path);
-            table.instance_id = known.or_else(|| new_id(&table.path));
-            live.extend(table.instance_id.map(|id| (table.path.clone(), id)));
+        for segment in segments
+            .iter_mut()
+            .filter(|segment| segment.lasting_id.is_none())
+        {
+            let known = ids.remove(&segment.path);
+            segment.instance_id = known.or_else(|| new_id(&segment.path));
+            live.extend(segment.instance_id.map(|id| (segment.path.clone(), id)));
         }
         *ids = live;
     }
 
-    /// Sets the ids of these SSTs that were given before.
-    pub fn recall(&self, tables: &mut [LiveSegment]) {
+    /// Sets the ids of these segments that were given before.
+    pub fn recall(&self, segments: &mut [LiveSegment]) {
         let ids = unpoisoned(self.0.lock());
-        for table in tables.iter_mut().filter(|table| table.lasting_id.is_none()) {
-            table.instance_id = ids.get(&table.path).copied();
+        for segment in segments
+            .iter_mut()
+            .filter(|segment| segment.lasting_id.is_none())
+        {
+            segment.instance_id = ids.get(&segment.path).copied();
         }
     }
 
@@ -52,7 +58,7 @@ impl InstanceIds {
     }
 }
 
-/// `None` if the system has no randomness: the SST then stays uncovered.
+/// `None` if the system has no randomness: the segment then stays uncovered.
 fn new_id(path: &str) -> Option<SegmentId> {
     fault!(SstsWithoutIdUncovered, return None);
     fault!(InstanceIdFromFileNumber, {
@@ -70,19 +76,19 @@ fn new_id(path: &str) -> Option<SegmentId> {
 mod tests {
     use super::*;
 
-    fn tables(paths: &[&str]) -> Vec<LiveSegment> {
-        let table = |path: &&str| LiveSegment::without_id(path);
-        paths.iter().map(table).collect()
+    fn segments(paths: &[&str]) -> Vec<LiveSegment> {
+        let segment = |path: &&str| LiveSegment::without_id(path);
+        paths.iter().map(segment).collect()
     }
 
-    fn ids(tables: &[LiveSegment]) -> Vec<Option<SegmentId>> {
-        tables.iter().map(LiveSegment::id).collect()
+    fn ids(segments: &[LiveSegment]) -> Vec<Option<SegmentId>> {
+        segments.iter().map(LiveSegment::id).collect()
     }
 
     #[test]
-    fn an_id_lasts_as_long_as_its_sst_is_live_and_no_longer() {
+    fn instance_id_is_kept_only_while_its_segment_is_live() {
         let given = InstanceIds::default();
-        let mut two = tables(&["/a", "/b"]);
+        let mut two = segments(&["/a", "/b"]);
         given.recall(&mut two);
         assert_eq!(ids(&two), [None, None]);
         given.assign(&mut two);
@@ -90,19 +96,19 @@ mod tests {
             panic!("{two:?}");
         };
         assert_ne!(a, b);
-        let mut again = tables(&["/b", "/a"]);
+        let mut again = segments(&["/b", "/a"]);
         given.recall(&mut again);
         assert_eq!(ids(&again), [Some(b), Some(a)]);
-        given.assign(&mut tables(&["/b"]));
-        let mut back = tables(&["/a", "/b"]);
+        given.assign(&mut segments(&["/b"]));
+        let mut back = segments(&["/a", "/b"]);
         given.assign(&mut back);
         assert!(ids(&back)[0] != Some(a) && ids(&back)[1] == Some(b));
     }
 
     #[test]
-    fn what_is_stored_names_ssts_with_ids_of_their_own() {
+    fn instance_ids_are_left_out_of_what_is_stored() {
         let own = SegmentId::from_bytes([7; 16]);
-        let mut two = tables(&["/a", "/b"]);
+        let mut two = segments(&["/a", "/b"]);
         two[0].lasting_id = Some(own);
         let given = InstanceIds::default();
         given.assign(&mut two);

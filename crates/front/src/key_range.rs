@@ -1,4 +1,4 @@
-//! The key range of an SST.
+//! The key range of a segment.
 
 use crate::fault::fault;
 
@@ -13,17 +13,12 @@ impl KeyRange {
     /// From the smallest key to the largest in the order of a comparator. Under the reverse
     /// comparator, the smallest is the bytewise largest.
     pub fn new(smallest: &[u8], largest: &[u8]) -> Self {
-        let mut is_bytewise = smallest <= largest;
-        fault!(RangeNotReversed, is_bytewise = true);
-        let (low, high) = if is_bytewise {
-            (smallest, largest)
-        } else {
-            (largest, smallest)
-        };
-        Self {
+        let range = |low: &[u8], high: &[u8]| Self {
             low: low.to_vec(),
             high: high.to_vec(),
-        }
+        };
+        fault!(RangeNotReversed, return range(smallest, largest));
+        range(smallest.min(largest), smallest.max(largest))
     }
 
     pub(crate) fn low(&self) -> &[u8] {

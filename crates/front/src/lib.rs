@@ -21,21 +21,19 @@
 //! | `engine` | what is asked of the engine |
 //! | `wakeup` | how the maintenance thread is woken, and waited for |
 //! | `view` | what a lookup reads, and the proof that a key is *absent* |
-//! | `options` | the sizes that follow from the settings |
+//! | `options` | `FrontOptions`: the rates and sizes that follow from the settings |
 //! | `instance_ids` | ids for segments without one, valid while the database is open |
-//! | `filter_store` | the folder of sidecars |
+//! | `filter_store` | loads and stores sidecars |
 //! | `audit` | reads of the engine for a sample of the *absent* answers: their rate, and the reaction to a false negative |
-//! | `key_log` | the hashes of all keys in SSTs, for the next summary filter |
-//! | `segment_filter_build` | the segment filter of a segment while the engine writes it |
-//! | `intake` | the summary filters that writes feed |
+//! | `intake` | what writes feed: the summary filters, the log of keys, the filters of segments that are being written |
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
-//! | `filter_options` | the settings that a user gives |
-//! | `health` | cheap figures of one column family's filters |
+//! | `filter_options` | `FilterOptions`: the settings that a user gives |
+//! | `health` | the state of filters in cheap figures |
 //! | `metrics` | these figures for the crate `metrics`, with its feature |
-//! | `cf_filters` | the filters of all column families |
+//! | `cf_filters` | the filters of all column families, by id |
 //! | `opening` | identity, folder and stored filters while a database opens |
 //! | `maintenance` | the background work: load, cover, rebuild, consolidate, budget, scrub, sweep |
-//! | `filters` | all filters of a database, and who maintains them |
+//! | `filters` | `Filters`: all of a database, and who maintains them |
 
 #![expect(
     missing_docs,
@@ -50,11 +48,10 @@ pub mod filter_options;
 pub mod filter_store;
 pub mod filters;
 pub mod health;
-pub mod instance_ids;
+mod instance_ids;
 pub mod intake;
 #[cfg(all(any(test, feature = "testing"), interleave))]
 pub mod interleavings;
-pub mod key_log;
 pub mod key_range;
 pub mod maintenance;
 #[cfg(feature = "metrics")]
@@ -67,13 +64,12 @@ mod predictor;
 pub mod prefix;
 pub mod rcu;
 pub mod segment;
-pub mod segment_filter_build;
-pub mod sorted_runs;
+mod sorted_runs;
 pub mod stats;
 #[cfg(test)]
 #[cfg(not(interleave))]
 mod tests;
-pub mod threads;
+mod threads;
 pub mod view;
 pub mod wakeup;
 

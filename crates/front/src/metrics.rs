@@ -1,4 +1,4 @@
-//! The figures of [`CfHealth`], handed to the recorder of the crate [`metrics`].
+//! The figures of [`Health`], handed to the recorder of the crate [`metrics`].
 //!
 //! Nothing is recorded on a lookup: the counters are those of [`Stats`](crate::Stats), and a call copies them to
 //! the recorder. So a metric is as old as the last call.
@@ -9,7 +9,8 @@
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use crate::fault::fault;
-use crate::health::CfHealth;
+use crate::health::{CfHealth, Health};
+use crate::stats::Stats;
 
 /// Whether a metric only grows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,10 +33,10 @@ const PREDICTED_FPR: &str = "lsm_sieve_predicted_fpr";
 const COVERAGE_KNOWN: &str = "lsm_sieve_coverage_known";
 const UNCOVERED_SSTS: &str = "lsm_sieve_uncovered_ssts";
 const SSTS_WITHOUT_ID: &str = "lsm_sieve_ssts_without_id";
-pub const SEGMENT_BYTES: &str = "lsm_sieve_segment_filter_bytes";
-pub const SEGMENTS: &str = "lsm_sieve_known_segments";
-pub const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
-pub const DISTRUSTED: &str = "lsm_sieve_distrusted";
+const SEGMENT_BYTES: &str = "lsm_sieve_segment_filter_bytes";
+const SEGMENTS: &str = "lsm_sieve_known_segments";
+const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
+const DISTRUSTED: &str = "lsm_sieve_distrusted";
 
 /// Every metric: its name, its kind, and its description.
 #[doc(hidden)]
@@ -116,6 +117,23 @@ pub fn describe_metrics() {
     }
 }
 
+impl Health {
+    /// Hands these figures, and those of each column family, to the recorder of the crate `metrics`.
+    ///
+    /// `db` becomes a label; it tells the databases of a process apart. Call this before each scrape, or
+    /// every few seconds. `docs/operating.md` lists the metrics.
+    pub fn record_metrics(&self, db: &str) {
+        let labels = [("db", db.to_owned())];
+        gauge!(SEGMENT_BYTES, &labels).set(self.memory.segments.to_bytes() as f64);
+        gauge!(SEGMENTS, &labels).set(self.known_segments as f64);
+        gauge!(DISTRUSTED, &labels).set(f64::from(u8::from(self.false_negatives)));
+        if let Some(bytes) = self.budget_bytes {
+            gauge!(BUDGET_BYTES, &labels).set(bytes as f64);
+        }
+        self.cfs.iter().for_each(|cf| cf.record_metrics(db));
+    }
+}
+
 impl CfHealth {
     /// Hands these figures to the recorder of the crate `metrics`, with the labels `db` and `cf`.
     ///
@@ -140,8 +158,8 @@ impl CfHealth {
 
     /// The results add up to all lookups.
     fn record_lookups(&self, db: &str) {
-        let stats = &self.stats;
-        let mut results = [
+        let stats = shown(self.stats);
+        let results = [
             ("absent", stats.absent),
             ("found", stats.found - stats.found_unchecked),
             ("found_unchecked", stats.found_unchecked),
@@ -149,9 +167,6 @@ impl CfHealth {
             ("uncovered", stats.uncovered),
             ("not_consulted", stats.not_consulted),
         ];
-        fault!(ResultsSwapped, {
-            (results[4].1, results[5].1) = (results[5].1, results[4].1);
-        });
         self.record_results(db, LOOKUPS, results);
     }
 
@@ -177,13 +192,24 @@ impl CfHealth {
     }
 }
 
+fn shown(stats: Stats) -> Stats {
+    fault!(
+        ResultsSwapped,
+        return Stats {
+            uncovered: stats.not_consulted,
+            not_consulted: stats.uncovered,
+            ..stats
+        }
+    );
+    stats
+}
+
 #[cfg(test)]
 mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
     use crate::math::{Bits, Items};
-    use crate::stats::Stats;
 
     /// Each figure has a value of its own, so that one in the place of another is noticed. It used
     /// not to be: most were 0 or 1 in the scrape that a test looked at.

@@ -59,7 +59,7 @@ pub enum FilterFolderError {
 /// The file whose lock says that a folder of filters is in use.
 const LOCK_FILE: &str = "LOCK";
 
-/// Keeps others out of a folder of filters, for engines that have no lock of their own.
+/// Keeps others out of a folder of filters, for engines that have no lock of their own: E10.
 #[derive(Debug)]
 pub struct FolderLock(#[expect(dead_code, reason = "the lock is held while it is open")] File);
 
@@ -207,7 +207,9 @@ impl Opening {
         let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, known);
         // Otherwise it is stored again with what it lacks.
         if rate == Some(summary.options().rate) && prefixes == front.prefixes.all() {
-            cf_filter.note_stored(cf_filter.to_store(&summary));
+            cf_filter
+                .coverage()
+                .note_stored(cf_filter.coverage().to_store(&summary));
         }
         cf_filter
     }

@@ -17,7 +17,7 @@ pub struct FrontOptions {
     pub summary: SummaryRates,
     /// `None` leaves the engine's own filters in place.
     pub segment_rate: Option<Rate>,
-    /// Whether the SSTs of the last level get segment filters too.
+    /// Whether the segments of the last level get segment filters too.
     pub filters_last_level: bool,
     /// Bits of hashes in memory while a static summary filter is built.
     pub build_memory: Option<Bits>,
@@ -240,11 +240,11 @@ const SECOND: u64 = 4;
 const TIGHTENING: f64 = 0.74;
 
 /// The rate of a static summary filter, as a part of the configured rate. 0.05 % instead of 1 %
-/// takes 4 bits more per key; a miss that passes reads a block of the last level, whose SSTs have no
-/// filters.
+/// takes 4 bits more per key; a miss that passes reads a block of the last level, whose segments
+/// have no filters.
 const AT_REST_PART: f64 = 0.05;
 
-/// The rate of a segment filter, as a part of the configured rate. It decides how many SSTs are
+/// The rate of a segment filter, as a part of the configured rate. It decides how many segments are
 /// searched in vain for a key that exists.
 const SEGMENT_PART: f64 = 2.0;
 
@@ -452,7 +452,7 @@ impl FrontOptions {
 }
 
 /// The sizes of filters for `keys` keys: of a consolidated summary filter, and of the segment
-/// filters of SSTs that hold each key once, in a leveled tree.
+/// filters of segments that hold each key once, in a leveled tree.
 pub fn sizes_for(options: &FrontOptions, keys: Items) -> (Bits, Bits) {
     let summary = match options.summary.at_rest {
         Some(rate) => static_size(keys, rate),
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn static_summary_is_built_in_as_many_parts_as_its_hashes_need() {
+    fn static_build_is_split_when_hashes_exceed_memory() {
         let mut options = FrontOptions::default();
         let parts = |options: &FrontOptions, entries| options.static_parts(entries).get();
         for (entries, expected) in [(0, 1), (1 << 17, 1), ((1 << 17) + 1, 2), (1 << 19, 4)] {

@@ -35,7 +35,7 @@ pub(crate) enum Outcome {
 
 /// The last lookups of one thread in one column family.
 #[derive(Debug, Default)]
-pub struct Predictor {
+pub(crate) struct Predictor {
     /// Hits in a row.
     hits: AtomicU32,
     /// Whether the engine probed a segment filter for the last key that it was asked for.

@@ -4,7 +4,15 @@
 //! A prefix is one more key. Each filter that takes a key also takes the key's prefix by each
 //! function of its column family, so prefixes are grown, stored, rebuilt and verified as keys are. A
 //! filter is stored with the names of the functions whose prefixes it has
-//! (`PrefixId`), and answers for no others.
+//! (`PrefixId`).
+//!
+//! *Invariant 10.* A filter answers for a prefix only if it was built with the prefixes of that
+//! function, by name and version. `is_among` decides it, for segment filters
+//! (`SealedFilter::has_prefixes_of`) and for what a summary filter was stored with
+//! (`Prefixes::among`). Which of them the summary filter of a view has, its [`PrefixSet`] says;
+//! views are checked by it (`View::check_prefix`), and only `Lookups::publish_known` decides it for
+//! the next one. What the engine asks in scans, and for how long an iterator is answered, is in
+//! `cf_filter::prefix_lookup` and behind the engine's handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -158,7 +166,7 @@ impl Prefix {
     }
 
     /// The prefix that all keys have which start with `start`; `None` if they may have several, or
-    /// none.
+    /// none (H82).
     #[inline]
     pub fn of_all<'k>(&self, start: &'k [u8]) -> Option<&'k [u8]> {
         match &self.function {
@@ -179,6 +187,12 @@ impl fmt::Debug for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Prefix({})", self.id)
     }
+}
+
+/// Whether a filter with the prefixes of these functions has those of another: invariant 10.
+pub(crate) fn is_among(ids: &[PrefixId], id: &PrefixId) -> bool {
+    fault!(PrefixIdsNotCompared, return true);
+    ids.contains(id)
 }
 
 /// Some of the prefixes of a column family, by their place in its [`Prefixes`].
@@ -285,8 +299,7 @@ impl Prefixes {
 
     /// Those of them whose ids are among these.
     pub(crate) fn among(&self, ids: &[PrefixId]) -> PrefixSet {
-        fault!(PrefixIdsNotCompared, return self.all());
-        let known = (0..self.len()).filter(|&at| ids.contains(&self.ids[at]));
+        let known = (0..self.len()).filter(|&at| is_among(ids, &self.ids[at]));
         PrefixSet(known.fold(0, |set, at| set | 1 << at))
     }
 
@@ -334,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_all_is_the_prefix_of_every_key_that_starts_so() {
+    fn of_all_gives_the_prefix_of_every_key_with_that_start() {
         let custom = |key: &[u8]| key.first().map(|&length| usize::from(length) + 1);
         let prefixes = [
             Prefix::fixed(0),
@@ -371,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_refused() {
+    fn reserved_prefix_names_are_refused() {
         let named = |name: &str| Prefix::custom(name, 1, |_| None).map(|prefix| prefix.id);
         for name in ["", "lsm-sieve.fixed.8", "rocksdb.mine", &"x".repeat(129)] {
             let error = named(name).unwrap_err();
@@ -381,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_the_engine_that_is_built_in_is_the_same() {
+    fn engine_function_that_is_built_in_has_the_same_id() {
         struct None_;
         impl Extract for None_ {
             fn length(&self, _: &[u8]) -> Option<usize> {
@@ -399,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_counts_once_and_more_than_eight_are_refused() {
+    fn more_than_eight_distinct_prefix_functions_are_refused() {
         let new = |functions: usize| {
             let twice = (0..2 * functions).map(|n| Prefix::fixed(n / 2));
             Prefixes::new(twice)

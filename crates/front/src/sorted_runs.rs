@@ -1,7 +1,7 @@
-//! SSTs in sorted runs: of each run, at most one SST may hold a given key.
+//! Segments in sorted runs: of each run, at most one segment may hold a given key.
 //!
 //! ```text
-//! run 0   |-- t1 --|  |-- t4 --|        |- t6 -|          lows, highs: where SSTs begin and end
+//! run 0   |-- t1 --|  |-- t4 --|        |- t6 -|          lows, highs: where segments begin and end
 //! run 1     |----- t2 -----| |---- t5 ----|               for a key at x, t4 and t5 are probed
 //! run 2       |----- t3 ----|
 //!                             x
@@ -17,23 +17,23 @@ use crate::fault::fault;
 use crate::key_range::KeyRange;
 use crate::math::Bits;
 
-/// The filter of an SST, and the key range of the SST, if known.
+/// The filter of a segment, and the key range of the segment, if known.
 #[derive(Debug)]
-pub struct WithRange<'a, F> {
+pub(crate) struct WithRange<'a, F> {
     pub filter: F,
-    pub range: Option<&'a KeyRange>,
+    pub(crate) range: Option<&'a KeyRange>,
 }
 
-/// Filters by the key ranges of their SSTs.
+/// Filters by the key ranges of their segments.
 #[derive(Debug)]
-pub struct SortedRuns<F> {
+pub(crate) struct SortedRuns<F> {
     /// The bytes that all range ends begin with.
     common: Vec<u8>,
-    /// Where SSTs begin, run after run, ascending within each run.
+    /// Where segments begin, run after run, ascending within each run.
     lows: Vec<KeyPrefix>,
     highs: Vec<KeyPrefix>,
     ranges: Vec<KeyRange>,
-    /// In the same order; then those of SSTs whose range is unknown.
+    /// In the same order; then those of segments whose range is unknown.
     filters: Vec<F>,
     runs: Vec<Range<usize>>,
 }
@@ -42,10 +42,10 @@ pub struct SortedRuns<F> {
 type KeyPrefix = u128;
 
 impl<F> SortedRuns<F> {
-    /// `None` if more than `most` SSTs may span one key.
-    pub(crate) fn new(tables: Vec<WithRange<'_, F>>, most: usize) -> Option<Self> {
+    /// `None` if more than `most` segments may span one key.
+    pub(crate) fn new(segments: Vec<WithRange<'_, F>>, most: usize) -> Option<Self> {
         let (mut placed, mut unplaced) = (Vec::new(), Vec::new());
-        for WithRange { filter, range } in tables {
+        for WithRange { filter, range } in segments {
             match range {
                 Some(range) => placed.push((range, filter)),
                 None => unplaced.push(filter),
@@ -80,31 +80,36 @@ impl<F> SortedRuns<F> {
         })
     }
 
-    /// The filters of the SSTs that may hold the key: at most `most`.
+    /// The filters of the segments that may hold the key: at most `most`. H46.
     pub(crate) fn candidates(&self, key: &[u8]) -> impl Iterator<Item = &F> {
         let place = prefix_after(&self.common, key);
         let in_runs = self.runs.iter();
         let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
-        let mut unplaced = &self.filters[self.ranges.len()..];
-        fault!(UnknownRangeIsEmpty, unplaced = &[]);
-        spanning.chain(unplaced)
+        spanning.chain(self.unplaced())
     }
 
-    /// The filters of the SSTs that may hold a key with this prefix.
+    /// The filters of segments whose range is not known: each may hold any key.
+    fn unplaced(&self) -> &[F] {
+        fault!(UnknownRangeIsEmpty, return &[]);
+        &self.filters[self.ranges.len()..]
+    }
+
+    /// The filters of the segments that may hold a key with this prefix.
     pub(crate) fn candidates_for_prefix(&self, prefix: &[u8]) -> impl Iterator<Item = &F> {
         let in_runs = self.runs.iter();
         let spanning = in_runs.flat_map(move |run| &self.filters[self.reaching(run, prefix)]);
         spanning.chain(&self.filters[self.ranges.len()..])
     }
 
-    /// The SSTs of a run that may hold a key with this prefix: neighbours.
+    /// The segments of a run that may hold a key with this prefix: neighbours. H80.
     fn reaching(&self, run: &Range<usize>, prefix: &[u8]) -> Range<usize> {
         let ranges = &self.ranges[run.clone()];
         let first = ranges.partition_point(|range| range.high() < prefix);
         let begins = |range: &KeyRange| range.low() <= prefix || range.low().starts_with(prefix);
-        let mut count = ranges[first..].partition_point(begins);
-        fault!(OneSstPerPrefix, count = count.min(1));
-        run.start + first..run.start + first + count
+        let count = ranges[first..].partition_point(begins);
+        let first = run.start + first;
+        fault!(OneSstPerPrefix, return first..first + count.min(1));
+        first..first + count
     }
 
     fn in_run(&self, run: &Range<usize>, key: &[u8], place: KeyPrefix) -> Option<&F> {
@@ -114,12 +119,17 @@ impl<F> SortedRuns<F> {
             begun = self.ranges[run.clone()].partition_point(|range| range.low() <= key);
         }
         let last = run.start + begun.checked_sub(1)?;
-        let mut reaches = match place.cmp(&self.highs[last]) {
+        fault!(
+            RunEndLeftOut,
+            if key == self.ranges[last].high() {
+                return None;
+            }
+        );
+        let reaches = match place.cmp(&self.highs[last]) {
             Ordering::Less => true,
             Ordering::Equal => key <= self.ranges[last].high(),
             Ordering::Greater => false,
         };
-        fault!(RunEndLeftOut, reaches &= key != self.ranges[last].high());
         reaches.then(|| &self.filters[last])
     }
 
@@ -137,7 +147,7 @@ impl<F> SortedRuns<F> {
         Bits::from_bytes(parts.iter().sum::<usize>() as u64)
     }
 
-    /// The filters of all SSTs.
+    /// The filters of all segments.
     pub(crate) fn filters(&self) -> &[F] {
         &self.filters
     }
@@ -174,18 +184,18 @@ fn prefix_after(common: &[u8], key: &[u8]) -> Option<KeyPrefix> {
 
 type Placed<'a, F> = (&'a KeyRange, F);
 
-/// The fewest runs that hold all SSTs. It stops when there are more than `most` of them. An SST
-/// goes into the first run whose SSTs all end before it begins.
-fn sorted_runs<F>(mut tables: Vec<Placed<'_, F>>, most: usize) -> Vec<Vec<Placed<'_, F>>> {
-    tables.sort_by_key(|&(range, _)| range.low());
+/// The fewest runs that hold all segments. It stops when there are more than `most` of them. A segment
+/// goes into the first run whose segments all end before it begins.
+fn sorted_runs<F>(mut segments: Vec<Placed<'_, F>>, most: usize) -> Vec<Vec<Placed<'_, F>>> {
+    segments.sort_by_key(|&(range, _)| range.low());
     let mut runs: Vec<Vec<Placed<'_, F>>> = Vec::new();
-    for table in tables {
-        let low = table.0.low();
+    for segment in segments {
+        let low = segment.0.low();
         let ended =
             |run: &Vec<Placed<'_, F>>| run.last().is_none_or(|&(last, _)| last.high() < low);
         match runs.iter().position(ended) {
-            Some(at) => runs[at].push(table),
-            None => runs.push(vec![table]),
+            Some(at) => runs[at].push(segment),
+            None => runs.push(vec![segment]),
         }
         if runs.len() > most {
             break;
@@ -216,7 +226,7 @@ mod tests {
         known_answer: 0,
     };
 
-    fn table(range: Option<&KeyRange>) -> WithRange<'_, Arc<SealedFilter>> {
+    fn segment(range: Option<&KeyRange>) -> WithRange<'_, Arc<SealedFilter>> {
         let chain = Chain::new(IMPRINT, Vec::new());
         let filter = SealedFilter::new(chain, 0, Rate::ONE_PERCENT, Source::TableCapture);
         WithRange {
@@ -238,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_asked_for_every_key_that_it_spans() {
+    fn segment_is_a_candidate_for_every_key_in_its_range() {
         let mut random = SmallRng::seed_from_u64(1);
         let (mut made, mut refused, mut spared) = (0, 0, 0);
         for round in 0..4_000_u32 {
@@ -248,12 +258,12 @@ mod tests {
                 let range = KeyRange::new(&key(&mut random, common), &key(&mut random, common));
                 ranges.push((random.random_range(0..40) > 0).then_some(range));
             }
-            let tables: Vec<_> = ranges.iter().map(|range| table(range.as_ref())).collect();
-            let listed = |table: &WithRange<'_, Arc<SealedFilter>>| {
-                (Arc::clone(&table.filter), table.range.cloned())
+            let segments: Vec<_> = ranges.iter().map(|range| segment(range.as_ref())).collect();
+            let listed = |segment: &WithRange<'_, Arc<SealedFilter>>| {
+                (Arc::clone(&segment.filter), segment.range.cloned())
             };
-            let all: Vec<_> = tables.iter().map(listed).collect();
-            let Some(runs) = SortedRuns::new(tables, MOST_RUNS) else {
+            let all: Vec<_> = segments.iter().map(listed).collect();
+            let Some(runs) = SortedRuns::new(segments, MOST_RUNS) else {
                 refused += 1;
                 continue;
             };
@@ -283,7 +293,7 @@ mod tests {
         format!("a name that they have in common/{i:06}").into_bytes()
     }
 
-    /// A thousand SSTs, each with nine keys in ten, in the order of a comparator or its reverse.
+    /// A thousand segments, each with nine keys in ten, in the order of a comparator or its reverse.
     fn beside(reverse: bool) -> Vec<KeyRange> {
         let ranges = (0..1_000).map(|i| {
             let (first, last) = (same(i * 10), same(i * 10 + 8));
@@ -297,8 +307,8 @@ mod tests {
     }
 
     fn runs_of_one_a_key(ranges: &[KeyRange]) -> SortedRuns<Arc<SealedFilter>> {
-        let tables = ranges.iter().map(|range| table(Some(range)));
-        let runs = SortedRuns::new(tables.collect(), MOST_RUNS).unwrap();
+        let segments = ranges.iter().map(|range| segment(Some(range)));
+        let runs = SortedRuns::new(segments.collect(), MOST_RUNS).unwrap();
         for i in 0..10_000 {
             let asked = runs.candidates(&same(i)).count();
             assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
@@ -306,9 +316,9 @@ mod tests {
         runs
     }
 
-    /// As on a level of many SSTs, however similar their keys are.
+    /// As on a level of many segments, however similar their keys are.
     #[test]
-    fn of_tables_beside_one_another_one_is_asked() {
+    fn disjoint_segments_give_one_candidate() {
         for reverse in [false, true] {
             let runs = runs_of_one_a_key(&beside(reverse));
             assert_eq!(runs.candidates(b"another name").count(), 0);
@@ -316,9 +326,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_unknown_ends_is_asked_for_every_key() {
+    fn segment_of_unknown_range_is_a_candidate_for_every_key() {
         let known = KeyRange::new(b"prefix/b", b"prefix/d");
-        let runs = SortedRuns::new(vec![table(Some(&known)), table(None)], MOST_RUNS).unwrap();
+        let runs = SortedRuns::new(vec![segment(Some(&known)), segment(None)], MOST_RUNS).unwrap();
         let asked = |key: &[u8]| runs.candidates(key).count();
         assert_eq!(
             [asked(b"prefix/c"), asked(b"prefix/e"), asked(b"")],
@@ -326,9 +336,9 @@ mod tests {
         );
     }
 
-    /// The SSTs share a long prefix with one another, but not with an SST beside them.
+    /// The segments share a long prefix with one another, but not with a segment beside them.
     #[test]
-    fn tables_whose_keys_are_alike_are_not_over_one_another() {
+    fn segments_whose_keys_share_a_long_prefix_do_not_overlap() {
         let mut ranges = beside(false);
         ranges.push(KeyRange::new(b"another", b"another"));
         let runs = runs_of_one_a_key(&ranges);
@@ -336,20 +346,20 @@ mod tests {
     }
 
     #[test]
-    fn too_many_tables_over_one_key_are_refused() {
+    fn too_many_segments_over_one_key_are_refused() {
         let range = KeyRange::new(b"a", b"z");
         let over = |known, unknown| {
-            let known = (0..known).map(|_| table(Some(&range)));
-            let unknown = (0..unknown).map(|_| table(None));
+            let known = (0..known).map(|_| segment(Some(&range)));
+            let unknown = (0..unknown).map(|_| segment(None));
             SortedRuns::new(known.chain(unknown).collect(), MOST_RUNS).is_some()
         };
         assert!(over(MOST_RUNS, 0) && over(0, MOST_RUNS) && over(MOST_RUNS - 1, 1));
         assert!(!over(MOST_RUNS + 1, 0) && !over(0, MOST_RUNS + 1) && !over(MOST_RUNS, 1));
     }
 
-    /// Several SSTs of one run may hold keys with the same prefix.
+    /// Several segments of one run may hold keys with the same prefix.
     #[test]
-    fn all_ssts_of_a_run_that_reach_into_a_prefix_are_candidates() {
+    fn segments_of_a_run_that_reach_into_a_prefix_are_all_candidates() {
         let range = |low: &str, high: &str| KeyRange::new(low.as_bytes(), high.as_bytes());
         let ranges = [
             range("a1", "a9"),
@@ -359,7 +369,7 @@ mod tests {
             range("c5", "d"),
             range("a5", "z"),
         ];
-        let tables = ranges.iter().enumerate().map(|(filter, range)| WithRange {
+        let segments = ranges.iter().enumerate().map(|(filter, range)| WithRange {
             filter,
             range: Some(range),
         });
@@ -367,7 +377,7 @@ mod tests {
             filter: 9,
             range: None,
         };
-        let runs = SortedRuns::new(tables.chain([unplaced]).collect(), 10).unwrap();
+        let runs = SortedRuns::new(segments.chain([unplaced]).collect(), 10).unwrap();
         for (prefix, expected) in [
             ("b", &[1, 2, 3, 5, 9][..]),
             ("b5", &[2, 5, 9]),

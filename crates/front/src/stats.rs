@@ -142,7 +142,7 @@ impl Counters {
 
     /// What this thread's last lookups say of its next one.
     #[inline]
-    pub fn predictor(&self, slot: OwnSlot) -> &Predictor {
+    pub(crate) fn predictor(&self, slot: OwnSlot) -> &Predictor {
         &self.slot(slot.index()).predictor
     }
 
@@ -156,7 +156,7 @@ impl Counters {
             self.slots.iter().enumerate().map(counted).sum()
         };
         let unchecked = sum(Event::FoundUnchecked);
-        let mut stats = Stats {
+        let stats = Stats {
             absent: sum(Event::Absent),
             found: sum(Event::Found) + unchecked,
             found_unchecked: unchecked,
@@ -171,7 +171,11 @@ impl Counters {
         };
         fault!(
             CountersSwapped,
-            std::mem::swap(&mut stats.uncovered, &mut stats.not_consulted)
+            return Stats {
+                uncovered: stats.not_consulted,
+                not_consulted: stats.uncovered,
+                ..stats
+            }
         );
         stats
     }
@@ -342,7 +346,7 @@ mod tests {
     /// Otherwise a sampler would draw the same for each thread, and nothing in short-lived
     /// processes.
     #[test]
-    fn events_of_one_slot_follow_one_another_and_begin_anywhere() {
+    fn event_ordinals_of_a_slot_are_consecutive_from_a_random_start() {
         let counters = Counters::default();
         let first = counters.add(Event::Absent, 5);
         assert_eq!(counters.add(Event::Absent, 1), first.wrapping_add(5));

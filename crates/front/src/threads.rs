@@ -86,7 +86,7 @@ impl OwnSlot {
 
     /// The slot of this thread if it has taken one. Makes no call.
     #[inline]
-    pub fn known() -> Option<Self> {
+    pub(crate) fn known() -> Option<Self> {
         let index = MINE.with(Cell::get);
         (index < SLOTS).then_some(Self {
             index,
@@ -128,14 +128,14 @@ mod tests {
 
     /// Otherwise a pool that ends idle threads and starts new ones would run out of slots one day.
     #[test]
-    fn a_slot_is_taken_again_when_its_thread_has_ended() {
+    fn slot_of_an_ended_thread_is_reused() {
         let has_slot = || thread::spawn(|| OwnSlot::get().is_some()).join().unwrap();
         let had = (0..4 * SLOTS).filter(|_| has_slot()).count();
         assert!(had > SLOTS, "{had} of {}", 4 * SLOTS);
     }
 
     #[test]
-    fn no_two_threads_have_one_slot() {
+    fn live_threads_have_slots_of_their_own() {
         let (send, asked) = channel();
         thread::scope(|scope| {
             for _ in 0..2 * SLOTS {
@@ -177,7 +177,7 @@ mod tests {
 
     /// By then, its number may belong to another thread.
     #[test]
-    fn a_thread_that_ends_asks_in_vain() {
+    fn thread_that_ends_gets_no_slot() {
         let (send, late) = channel();
         let ending = thread::spawn(move || {
             LATE.with(|late| late.0.replace(Some(send)));

@@ -1,11 +1,11 @@
 //! What a lookup reads: one view, loaded once, that proves which keys are absent.
 //!
-//! *Absent* may be answered only by a view of known coverage. Its summary filter holds every key
-//! that a memtable ever took, and every key of the SSTs that were live when the view was made. The
-//! exceptions are the SSTs that the view lists as uncovered, which are checked one by one. Keys are
-//! inserted into the summary filter before the engine makes them visible, and compaction only
-//! removes keys. So a view stays valid until external writes arrive, such as an ingested file.
-//! Before they do, another view of unknown coverage is published.
+//! *Invariant 1.* *Absent* may be answered only by a view of known coverage. Its summary filter
+//! holds every key that a memtable ever took, and every key of the segments that were live when the
+//! view was made. The exceptions are the segments that the view lists as uncovered, which are
+//! checked one by one. Keys are inserted into the summary filter before the engine makes them
+//! visible, and compaction only removes keys. So a view stays valid until external writes arrive,
+//! such as an ingested file. Before they do, another view of unknown coverage is published.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::sorted_runs::{SortedRuns, WithRange};
 /// The answer of the filters to "is this key in the database?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The key is in no memtable and in no SST.
+    /// The key is in no memtable and in no segment.
     Absent(AbsenceProof),
     /// The key may exist; read the engine.
     Maybe,
@@ -48,7 +48,7 @@ impl AbsenceProof {
 pub(crate) enum FastProbed {
     Absent(AbsenceProof),
     Maybe,
-    /// It cannot decide: the summary filter does not cover all SSTs, or has several stages, or is
+    /// It cannot decide: the summary filter does not cover all segments, or has several stages, or is
     /// static and may have the key.
     Undecided,
 }
@@ -56,7 +56,7 @@ pub(crate) enum FastProbed {
 /// Keys that are looked up together.
 pub(crate) const CHUNK: usize = 64;
 
-/// If more uncovered SSTs than this overlap at one key, none is checked and every key is *maybe*.
+/// If more uncovered segments than this overlap at one key, none is checked and every key is *maybe*.
 /// Probing each would take as long as the engine does.
 const MOST_RUNS: usize = 64;
 
@@ -66,14 +66,14 @@ pub struct View {
     /// Writes feed it. Its hashes are remixed, so that its false positives are independent of those
     /// of the segment filters.
     pub summary: Arc<Scalable>,
-    pub coverage: Coverage,
+    pub(crate) coverage: Coverage,
     /// The prefixes that the summary filter has of all keys that it has.
-    pub summary_prefixes: PrefixSet,
+    pub(crate) summary_prefixes: PrefixSet,
     /// Grows with each view of a column family that is published.
-    pub edition: u64,
+    pub(crate) edition: u64,
 }
 
-/// Which SSTs the summary filter does not cover.
+/// Which segments the summary filter does not cover.
 #[derive(Clone, Debug)]
 pub enum Coverage {
     /// Unknown: no key can be proved absent.
@@ -99,35 +99,39 @@ impl Coverage {
     }
 }
 
-/// The segment filter of a live SST that is not covered. `None` if the SST has no id to bind a
+/// The segment filter of a live segment that is not covered. `None` if the segment has no id to bind a
 /// filter to.
 pub(crate) type MaybeFilter = Option<Arc<Segment>>;
 
-/// Live SSTs that are not covered: at least one.
+/// Live segments that are not covered: at least one. H23.
 #[derive(Debug)]
 pub struct Uncovered {
     count: usize,
     /// How many of these have no id, so that no filter will be bound to them.
     without_id: usize,
-    /// `None` if too many SSTs overlap: any of them may hold any key.
-    tables: Option<SortedRuns<MaybeFilter>>,
+    /// `None` if too many segments overlap: any of them may hold any key.
+    segments: Option<SortedRuns<MaybeFilter>>,
 }
 
 impl Uncovered {
-    fn new(tables: Vec<WithRange<'_, MaybeFilter>>) -> Self {
+    fn new(segments: Vec<WithRange<'_, MaybeFilter>>) -> Self {
         Self {
-            count: tables.len(),
-            without_id: tables.iter().filter(|table| table.filter.is_none()).count(),
-            tables: SortedRuns::new(tables, MOST_RUNS),
+            count: segments.len(),
+            without_id: segments
+                .iter()
+                .filter(|segment| segment.filter.is_none())
+                .count(),
+            segments: SortedRuns::new(segments, MOST_RUNS),
         }
     }
 
     fn may_contain_prefix(&self, probe: PrefixProbe<'_>) -> bool {
         fault!(UncoveredIgnored, return false);
-        let (Some(tables), Some(id)) = (&self.tables, probe.prefixes.ids().get(probe.at)) else {
+        let (Some(segments), Some(id)) = (&self.segments, probe.prefixes.ids().get(probe.at))
+        else {
             return true;
         };
-        tables.candidates_for_prefix(probe.prefix).any(|segment| {
+        segments.candidates_for_prefix(probe.prefix).any(|segment| {
             let segment = segment.as_ref();
             let answer = segment.and_then(|segment| segment.answer_prefix(id, probe.hash));
             answer.unwrap_or(true)
@@ -136,10 +140,10 @@ impl Uncovered {
 
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
         fault!(UncoveredIgnored, return false);
-        let Some(tables) = &self.tables else {
+        let Some(segments) = &self.segments else {
             return true;
         };
-        tables.candidates(key).any(|segment| {
+        segments.candidates(key).any(|segment| {
             let answer = segment.as_ref().and_then(|segment| segment.answer(hash));
             answer.unwrap_or(true)
         })
@@ -163,12 +167,9 @@ impl View {
         AbsenceProof::unless(self.may_hold_prefix(probe))
     }
 
-    /// False only for a prefix that no key has.
+    /// False only for a prefix that no key has (invariant 10, H81).
     fn may_hold_prefix(&self, probe: PrefixProbe<'_>) -> bool {
-        let PrefixProbe { at, hash, .. } = probe;
-        let mut has_prefixes = self.summary_prefixes.has(at);
-        fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
-        let passed = !has_prefixes || self.passes_summary(hash);
+        let passed = !self.has_prefixes_of(probe.at) || self.passes_summary(probe.hash);
         match &self.coverage {
             Coverage::Unknown => true,
             Coverage::Complete => passed,
@@ -176,7 +177,13 @@ impl View {
         }
     }
 
-    /// A view of unknown coverage.
+    /// Whether the summary filter has the prefixes by the function at this place.
+    fn has_prefixes_of(&self, at: usize) -> bool {
+        fault!(SummaryAskedForAnyPrefix, return true);
+        self.summary_prefixes.has(at)
+    }
+
+    /// A view of unknown coverage: H8.
     pub(crate) fn unknown(summary: Arc<Scalable>, summary_prefixes: PrefixSet) -> Self {
         Self {
             summary,
@@ -189,9 +196,7 @@ impl View {
     /// Probes the summary filter if one cache line of it decides.
     #[inline(always)]
     pub(crate) fn probe_fast(&self, simd: impl Simd, hash: KeyHash) -> FastProbed {
-        let mut suffices = self.coverage.is_complete();
-        fault!(SummaryAlwaysSuffices, suffices = true);
-        if !suffices {
+        if !self.summary_suffices() {
             return FastProbed::Undecided;
         }
         match self.summary.may_contain_fast(simd, hash.for_summary()) {
@@ -202,7 +207,13 @@ impl View {
         }
     }
 
-    /// Whether a key passes the summary filter: false if it is in no covered SST and no memtable.
+    #[inline(always)]
+    fn summary_suffices(&self) -> bool {
+        fault!(SummaryAlwaysSuffices, return true);
+        self.coverage.is_complete()
+    }
+
+    /// Whether a key passes the summary filter: false if it is in no covered segment and no memtable.
     #[inline(always)]
     pub(crate) fn passes_summary(&self, hash: KeyHash) -> bool {
         self.summary.may_contain(hash.for_summary())
@@ -251,15 +262,19 @@ impl View {
             self.summary.prefetch(*for_summary);
         }
         self.summary.contains_prefetched(for_summary, maybe);
-        let mut all_are_covered = self.coverage.is_complete();
-        fault!(ManyIgnoreUncovered, all_are_covered = true);
-        if !all_are_covered {
-            for (maybe, key) in maybe.iter_mut().zip(keys) {
-                let key = key.as_ref();
-                *maybe = self.may_hold(*maybe, hasher.hash(key), key);
-            }
+        if !self.coverage.is_complete() {
+            self.check_uncovered(hasher, keys, maybe);
         }
         maybe.iter().filter(|&&maybe| maybe).count()
+    }
+
+    /// For keys that the summary filter denied, what the filters of uncovered segments say.
+    fn check_uncovered(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
+        fault!(ManyIgnoreUncovered, return);
+        for (maybe, key) in maybe.iter_mut().zip(keys) {
+            let key = key.as_ref();
+            *maybe = self.may_hold(*maybe, hasher.hash(key), key);
+        }
     }
 
     /// Whether any key can be proved absent.
@@ -267,7 +282,7 @@ impl View {
         !matches!(self.coverage, Coverage::Unknown)
     }
 
-    /// How many live SSTs the summary filter does not cover; `None` if that is unknown.
+    /// How many live segments the summary filter does not cover; `None` if that is unknown.
     pub fn uncovered(&self) -> Option<usize> {
         match &self.coverage {
             Coverage::Unknown => None,
@@ -303,7 +318,7 @@ mod tests {
         KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]))
     }
 
-    /// A view of an empty summary filter beside SSTs without filters that have these ranges.
+    /// A view of an empty summary filter beside segments without filters that have these ranges.
     fn view_beside(ranges: &[Option<KeyRange>]) -> View {
         let summary = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
         let spanning = ranges.iter().map(|range| WithRange {
@@ -327,7 +342,7 @@ mod tests {
 
     /// RocksDB lists SSTs and ranges in two calls; an SST may be compacted away in between.
     #[test]
-    fn a_table_whose_range_is_not_known_may_hold_any_key() {
+    fn uncovered_segment_of_unknown_range_may_hold_any_key() {
         assert!(!rules_out(&view_beside(&[None]), b"key"));
     }
 
@@ -357,9 +372,9 @@ mod tests {
         }
     }
 
-    /// The summary filter has no key of an uncovered SST.
+    /// The summary filter has no key of an uncovered segment.
     #[test]
-    fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
+    fn batch_beside_uncovered_segments_is_not_denied_by_the_summary() {
         let view = view_beside(&[None]);
         let mut maybe = [false];
         assert_eq!(view.check_many(hasher(), &[b"key"], &mut maybe), 1);
@@ -367,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn of_tables_that_are_not_covered_those_matter_that_span_the_key() {
+    fn uncovered_segments_matter_only_for_keys_in_their_range() {
         let number = |i: u32| i.to_be_bytes();
         let spanning = |first, last| Some(KeyRange::new(&number(first), &number(last)));
         let beside: Vec<_> = (0..1_000).map(|i| spanning(10 * i, 10 * i + 8)).collect();

@@ -12,7 +12,7 @@ pub const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requests {
     /// List the SSTs again.
-    pub look: bool,
+    pub list: bool,
     /// Also retry at once what failed before.
     pub retry: bool,
     /// Consolidate every summary filter, and rebuild segment filters of another rate.
@@ -23,18 +23,26 @@ pub struct Requests {
     pub stop: bool,
 }
 
+impl Requests {
+    /// Whether a maintenance run is requested.
+    pub(crate) fn any(&self) -> bool {
+        self.list || self.retry || self.consolidate || self.scrub
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     requests: Requests,
     requested: u64,
     answered: u64,
     /// Maintenance runs so far, requested or not.
-    passes: u64,
+    runs: u64,
     /// The failure of the last run that answered requests.
     failure: Option<String>,
 }
 
-/// A notification that many threads may send and one thread serves.
+/// A notification that many threads may send and one thread serves. Hooks send it: they wait for a
+/// short lock, and not for the engine (H71).
 #[derive(Debug, Default)]
 pub struct Wakeup {
     state: Mutex<State>,
@@ -45,13 +53,14 @@ pub struct Wakeup {
 }
 
 impl Wakeup {
-    /// Requests a new listing of the SSTs. Blocks only briefly: RocksDB's callbacks call it.
+    /// Requests a new listing of the SSTs. Says nothing of what has happened: an event may come late
+    /// (H5).
     pub fn notify(&self) {
-        self.call(|requests| requests.look = true);
+        self.request(|requests| requests.list = true);
     }
 
     /// Makes a request; returns a ticket for [`Wakeup::wait_for`].
-    pub fn call(&self, ask: impl FnOnce(&mut Requests)) -> u64 {
+    pub fn request(&self, ask: impl FnOnce(&mut Requests)) -> u64 {
         let mut state = self.lock();
         ask(&mut state.requests);
         state.requested += 1;
@@ -96,13 +105,13 @@ impl Wakeup {
     }
 
     /// The number of maintenance runs so far.
-    pub fn passes(&self) -> u64 {
-        self.lock().passes
+    pub fn runs(&self) -> u64 {
+        self.lock().runs
     }
 
     /// Waits at most `limit` until there have been more than `seen` runs.
     pub(crate) fn wait_past(&self, seen: u64, limit: Duration) {
-        drop(self.wait_while(limit, |state| state.passes == seen));
+        drop(self.wait_while(limit, |state| state.runs == seen));
     }
 
     /// Waits for requests, at most `patience`; returns them and the ticket to answer. `stop` stays
@@ -121,7 +130,7 @@ impl Wakeup {
     pub(crate) fn answer(&self, ticket: u64, failure: Option<String>) {
         let mut state = self.lock();
         state.answered = ticket;
-        state.passes += 1;
+        state.runs += 1;
         state.failure = failure;
         self.changed.notify_all();
     }
@@ -172,7 +181,7 @@ mod tests {
         let wakeup = Wakeup::default();
         wakeup.notify();
         let (_, ticket) = wakeup.wait_for_requests(LONG);
-        let later = wakeup.call(|requests| requests.consolidate = true);
+        let later = wakeup.request(|requests| requests.consolidate = true);
         wakeup.answer(ticket, None);
         assert!(wakeup.is_answered(ticket, Duration::ZERO));
         assert!(!wakeup.is_answered(later, Duration::ZERO));
@@ -190,7 +199,7 @@ mod tests {
                 let began = Instant::now();
                 let (requests, ticket) = wakeup.wait_for_requests(LIMIT);
                 wakeup.answer(ticket, None);
-                (requests.look, began.elapsed())
+                (requests.list, began.elapsed())
             });
             thread::sleep(Duration::from_millis(100));
             wakeup.notify();

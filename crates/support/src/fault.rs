@@ -222,7 +222,7 @@ faults! {
     /// Answers given before a filter panicked in the middle of a batch are kept.
     PartialAnswersKept => "hooks::callbacks",
     /// The engine's private layout is assumed to be the one that the shim was written for.
-    LayoutUnchecked => "hooks::tests",
+    LayoutUnchecked => "hooks::options",
     // ---- coverage
     /// Filters answer before the SSTs of their column family are known.
     CompleteFromTheStart => "compat::adoption::",
@@ -277,6 +277,8 @@ faults! {
     SilentHandlePassed => "hooks::handle",
     /// A pointer is taken for the handle although another may be it.
     AnyHandleTaken => "hooks::handle",
+    /// Options are taken from the last of several places where they may be.
+    AnyOptionsTaken => "hooks::pointers::",
     /// A read with a timestamp, which RocksDB refuses, is answered by the filters.
     TimestampsIgnored => "reads::handle",
     /// The value of a key that may not exist, by the filters, is that of an earlier call.
@@ -355,7 +357,7 @@ faults! {
     /// A wait for compactions closes the engine without ending maintenance first.
     WaitClosesEngine => "promises::they_hold_in_c",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
-    FreedCfsKept => "hooks::tests",
+    FreedCfsKept => "hooks::base",
     /// A transaction checks the filters for a key that it wrote itself.
     OwnWritesIgnored => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.
@@ -454,7 +456,7 @@ faults! {
     /// New room in the budget starts no consolidation.
     NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
     /// A health report wakes maintenance.
-    HealthWakes => "report::health::tests::reports_wake_nothing",
+    HealthWakes => "tests::health::reports_wake_nothing",
     /// Two counters are exchanged.
     CountersSwapped => "stats::",
     /// Two results of lookups are exchanged in the metrics.

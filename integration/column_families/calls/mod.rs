@@ -25,21 +25,16 @@ mod transactions;
 mod writes;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use lsm_sieve::{Isolation, SieveDb, SieveOptions};
-use rocksdb::{
-    BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind,
-    TransactionDBOptions,
-};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind, TransactionDBOptions};
 use tempfile::TempDir;
 
 use crate::structure::public_methods;
 use crate::support::model_db::{Model, cover, options, settle, sieve};
+use crate::support::reads::Handle;
 
 const OTHER: &str = "other";
-
-type Handle<'db> = Arc<BoundColumnFamily<'db>>;
 
 /// A kind of database: how it isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,39 +150,6 @@ impl World {
 fn all_keys() -> impl Iterator<Item = Vec<u8>> {
     ['d', 'o', 'b', 'n'].into_iter().flat_map(keys)
 }
-
-/// A key that does not exist.
-const NOWHERE: &[u8] = b"nowhere";
-
-/// The result of a read of one key; of several keys, that of the first.
-trait Found {
-    fn value(self) -> Option<Vec<u8>>;
-}
-
-impl<V: AsRef<[u8]>> Found for Result<Option<V>, Error> {
-    fn value(self) -> Option<Vec<u8>> {
-        self.unwrap().map(|value| value.as_ref().to_vec())
-    }
-}
-
-impl<V: AsRef<[u8]>> Found for Vec<Result<Option<V>, Error>> {
-    fn value(self) -> Option<Vec<u8>> {
-        let [first, second] = <[_; 2]>::try_from(self).ok().expect("two are expected");
-        assert_eq!(second.value(), None);
-        first.value()
-    }
-}
-
-/// Rows of a table of reads: the name of each method, and how to call it.
-macro_rules! read_rows {
-    (|$on:ident, $cf:ident, $key:ident| $($method:ident($($argument:expr),*),)*) => {
-        &[$((
-            stringify!($method),
-            |$on, $cf, $key| Found::value($on.$method($($argument),*)),
-        ),)*]
-    };
-}
-use read_rows;
 
 /// Rows of a table of calls with the same type of result.
 macro_rules! call_rows {

@@ -1,61 +1,18 @@
 //! Reads of the database and of its snapshots.
 
+use lsm_sieve::{Engine, SieveDb};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, ReadOptions};
+
+use super::{EACH, KINDS, OTHER, World, all_keys, keys, report};
 use crate::support::model_db::stats_of;
-use lsm_sieve::{SieveDb, Snapshot};
-use rocksdb::{DBAccess, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, ReadOptions};
-
-use super::{EACH, Found, Handle, KINDS, NOWHERE, OTHER, World, all_keys, keys, read_rows, report};
-
-type Read<On> = fn(&On, &Handle<'_>, &[u8]) -> Option<Vec<u8>>;
-
-/// Reads that check the filters.
-const READS: &[(&str, Read<SieveDb>)] = read_rows! {|db, cf, key|
-    get_cf(cf, key),
-    get_cf_opt(cf, key, &ReadOptions::default()),
-    get_pinned_cf(cf, key),
-    get_pinned_cf_opt(cf, key, &ReadOptions::default()),
-    multi_get_cf([(cf, key), (cf, NOWHERE)]),
-    multi_get_cf_opt([(cf, key), (cf, NOWHERE)], &ReadOptions::default()),
-    batched_multi_get_cf(cf, [key, NOWHERE], false),
-    batched_multi_get_cf_opt(cf, [key, NOWHERE], false, &ReadOptions::default()),
-};
-
-/// Reads that do not.
-const UNFILTERED: &[(&str, Read<SieveDb>)] = read_rows! {|db, cf, key|
-    get_unfiltered_cf(cf, key),
-};
-
-/// Reads by the trait that `rocksdb`'s snapshots read through.
-const BY_TRAIT: &[(&str, Read<SieveDb>)] = &[
-    ("get_cf_opt", |db, cf, key| {
-        DBAccess::get_cf_opt(&**db, cf, key, &ReadOptions::default()).value()
-    }),
-    ("get_pinned_cf_opt", |db, cf, key| {
-        DBAccess::get_pinned_cf_opt(&**db, cf, key, &ReadOptions::default()).value()
-    }),
-    ("multi_get_cf_opt", |db, cf, key| {
-        let keys = [(cf, key), (cf, NOWHERE)];
-        DBAccess::multi_get_cf_opt(&**db, keys, &ReadOptions::default()).value()
-    }),
-];
-
-type OfSnapshot = fn(&Snapshot<'_>, &Handle<'_>, &[u8]) -> Option<Vec<u8>>;
-
-const SNAPSHOT_READS: &[(&str, OfSnapshot)] = read_rows! {|snapshot, cf, key|
-    get_cf(cf, key),
-    get_cf_opt(cf, key, ReadOptions::default()),
-    get_pinned_cf(cf, key),
-    get_pinned_cf_opt(cf, key, ReadOptions::default()),
-    multi_get_cf([(cf, key), (cf, NOWHERE)]),
-    multi_get_cf_opt([(cf, key), (cf, NOWHERE)], ReadOptions::default()),
-};
+use crate::support::reads::{self, Found, Handle, NOWHERE, Read};
 
 /// Whether a key may exist.
 type May = fn(&SieveDb, &Handle<'_>, &[u8]) -> bool;
 
 const MAY: [(&str, May); 3] = [
-    ("filter_answer_cf", |db, cf, key| {
-        !db.filter_answer_cf(cf, key).is_absent()
+    ("answer_cf", |db, cf, key| {
+        !db.filters().answer_cf(cf, key).is_absent()
     }),
     ("key_may_exist_cf", |db, cf, key| {
         db.key_may_exist_cf(cf, key)
@@ -75,23 +32,31 @@ const PREFIXES: [(&str, May); 4] = [
         answers.remove(1).unwrap()
     }),
     ("prefix_may_exist_cf", |db, cf, start| {
-        db.prefix_may_exist_cf(cf, start)
+        db.filters().prefix_may_exist_cf(cf, start)
     }),
     ("prefixes_may_exist_cf", |db, cf, start| {
-        db.prefixes_may_exist_cf(cf, &[NOWHERE, start])[1]
+        db.filters().prefixes_may_exist_cf(cf, &[NOWHERE, start])[1]
     }),
 ];
 
 pub(super) fn names() -> Vec<String> {
-    let reads = [READS, UNFILTERED].concat();
-    let reads = reads.iter().map(|(name, _)| *name);
-    let may = MAY.iter().chain(&PREFIXES);
-    let of_db = reads.chain(may.map(|(name, _)| *name));
-    let of_trait = BY_TRAIT.iter().map(|(name, _)| format!("DBAccess::{name}"));
+    let reads = in_a_cf(reads::of_db()).chain(in_a_cf(reads::unfiltered()));
+    let reads = reads.map(|read| read.name);
+    let of_filters = ["answer_cf", "prefix_may_exist_cf", "prefixes_may_exist_cf"];
+    let may = MAY.iter().chain(&PREFIXES).map(|(name, _)| *name);
+    let of_db = reads.chain(may.filter(|name| !of_filters.contains(name)));
+    let of_trait = in_a_cf(reads::by_trait::<Engine, _>());
     of_db
         .map(|name| format!("SieveDb::{name}"))
-        .chain(of_trait)
+        .chain(of_filters.map(|name| format!("Sieve::{name}")))
+        .chain(of_trait.map(|read| format!("DBAccess::{}", read.name)))
         .collect()
+}
+
+fn in_a_cf<'db, On>(
+    reads: Vec<Read<On, Handle<'db>>>,
+) -> impl Iterator<Item = Read<On, Handle<'db>>> {
+    reads.into_iter().filter(Read::names_a_cf)
 }
 
 /// The lookups that the filters of both families counted.
@@ -105,13 +70,13 @@ fn finds_what_the_cf_has(
     world: &World,
     name: &str,
     lookups_per_key: u64,
-    read: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    read: impl Fn(&[u8]) -> Found,
 ) {
     let before = lookups(world);
     for key in all_keys() {
         let key_name = key.escape_ascii();
         assert_eq!(
-            read(&key),
+            read(&key).unwrap(),
             world.of_other(&key),
             "{name} {key_name} {:?}",
             world.kind
@@ -126,29 +91,31 @@ fn finds_what_the_cf_has(
     assert_eq!(after[1], before[1] + expected, "{name} {:?}", world.kind);
 }
 
-fn keys_a_call(name: &str) -> u64 {
-    if name.contains("multi_get") { 2 } else { 1 }
-}
-
 #[test]
 fn reads_return_values_of_their_cf() {
     let mut variants = 0;
     for kind in KINDS {
         let world = World::new(kind);
-        let cf = world.handle(OTHER);
-        for (name, read) in [READS, BY_TRAIT].concat() {
-            let read = |key: &[u8]| read(&world.db, &cf, key);
-            finds_what_the_cf_has(&world, name, keys_a_call(name), read);
+        let (cf, snapshot) = (world.handle(OTHER), world.db.snapshot());
+        let mut check = |name: &str, lookups: u64, read: &dyn Fn(&[u8]) -> Found| {
+            finds_what_the_cf_has(&world, name, lookups, read);
+            variants += 1;
+        };
+        for read in in_a_cf(reads::of_db()) {
+            let by = |key: &[u8]| read.value(&world.db, &cf, key);
+            check(read.name, read.keys_a_call(), &by);
         }
-        for (name, read) in UNFILTERED {
-            finds_what_the_cf_has(&world, name, 0, |key| read(&world.db, &cf, key));
+        for read in in_a_cf(reads::by_trait()) {
+            let by = |key: &[u8]| read.value(&*world.db, &cf, key);
+            check(read.name, read.keys_a_call(), &by);
         }
-        let snapshot = world.db.snapshot();
-        for (name, read) in SNAPSHOT_READS {
-            let read = |key: &[u8]| read(&snapshot, &cf, key);
-            finds_what_the_cf_has(&world, name, keys_a_call(name), read);
+        for read in in_a_cf(reads::unfiltered()) {
+            check(read.name, 0, &|key| read.value(&world.db, &cf, key));
         }
-        variants += READS.len() + BY_TRAIT.len() + UNFILTERED.len() + SNAPSHOT_READS.len();
+        for read in in_a_cf(reads::of_snapshot()) {
+            let by = |key: &[u8]| read.value(&snapshot, &cf, key);
+            check(read.name, read.keys_a_call(), &by);
+        }
     }
     report("reads", names().len(), variants * all_keys().count());
 }

@@ -1,68 +1,10 @@
 //! Transactions read, write and track the key of the family that they are given.
 
 use lsm_sieve::Transaction;
-use rocksdb::{
-    DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind, ReadOptions, SnapshotWithThreadMode,
-};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind};
 
-use super::{
-    Found, Handle, Kind, NOWHERE, OTHER, World, all_keys, call_rows, kind_of, read_rows, report,
-    sampled_keys,
-};
-
-type Read = fn(&Transaction<'_>, &Handle<'_>, &[u8]) -> Option<Vec<u8>>;
-
-const READS: &[(&str, Read)] = read_rows! {|transaction, cf, key|
-    get_cf(cf, key),
-    get_cf_opt(cf, key, &ReadOptions::default()),
-    get_pinned_cf(cf, key),
-    get_pinned_cf_opt(cf, key, &ReadOptions::default()),
-    multi_get_cf([(cf, key), (cf, NOWHERE)]),
-    multi_get_cf_opt([(cf, key), (cf, NOWHERE)], &ReadOptions::default()),
-};
-
-type OfSnapshot<'db> = SnapshotWithThreadMode<'db, Transaction<'db>>;
-type SnapshotRead = fn(&OfSnapshot<'_>, &Handle<'_>, &[u8]) -> Option<Vec<u8>>;
-
-const SNAPSHOT_READS: &[(&str, SnapshotRead)] = read_rows! {|snapshot, cf, key|
-    get_cf(cf, key),
-    get_cf_opt(cf, key, ReadOptions::default()),
-    get_pinned_cf(cf, key),
-    get_pinned_cf_opt(cf, key, ReadOptions::default()),
-    multi_get_cf([(cf, key), (cf, NOWHERE)]),
-    multi_get_cf_opt([(cf, key), (cf, NOWHERE)], ReadOptions::default()),
-};
-
-/// A read for update under a lock that is exclusive or not.
-type ReadForUpdate =
-    fn(&Transaction<'_>, &Handle<'_>, &[u8], bool) -> Result<Option<Vec<u8>>, Error>;
-
-macro_rules! reads_for_update {
-    (|$on:ident, $cf:ident, $key:ident, $exclusive:ident| $($method:ident($($argument:expr),*),)*) => {
-        &[$((
-            stringify!($method),
-            |$on, $cf, $key, $exclusive| {
-                let found = $on.$method($($argument),*)?;
-                Ok(found.map(|value| value.to_vec()))
-            },
-        ),)*]
-    };
-}
-
-const READS_FOR_UPDATE: &[(&str, ReadForUpdate)] = reads_for_update! {|on, cf, key, exclusive|
-    get_for_update_cf(cf, key, exclusive),
-    get_for_update_cf_opt(cf, key, exclusive, &ReadOptions::default()),
-    get_pinned_for_update_cf(cf, key, exclusive),
-    get_pinned_for_update_cf_opt(cf, key, exclusive, &ReadOptions::default()),
-};
-
-/// The reads of the default family. The sources' table of methods does not list them.
-const DEFAULT_READS_FOR_UPDATE: &[(&str, ReadForUpdate)] = reads_for_update! {|on, _cf, key, exclusive|
-    get_for_update(key, exclusive),
-    get_for_update_opt(key, exclusive, &ReadOptions::default()),
-    get_pinned_for_update(key, exclusive),
-    get_pinned_for_update_opt(key, exclusive, &ReadOptions::default()),
-};
+use super::{Kind, OTHER, World, all_keys, call_rows, kind_of, report, sampled_keys};
+use crate::support::reads::{self, Handle, Read};
 
 type Write = fn(&Transaction<'_>, &Handle<'_>, &[u8]) -> Result<(), Error>;
 
@@ -73,26 +15,18 @@ const WRITES: &[(&str, Write)] = call_rows! {|transaction, cf, key|
 };
 
 pub(super) fn names() -> Vec<String> {
-    let reads = READS.iter().map(|(name, _)| *name);
-    let for_update = READS_FOR_UPDATE.iter().map(|(name, _)| *name);
-    let writes = WRITES.iter().map(|(name, _)| *name);
-    let names = reads.chain(for_update).chain(writes);
+    let reads = reads_in_a_cf().into_iter().map(|read| read.name);
+    let names = reads.chain(WRITES.iter().map(|(name, _)| *name));
     names.map(|name| format!("Transaction::{name}")).collect()
 }
 
 const KINDS: [Kind; 2] = [Kind::Optimistic, Kind::Locking];
 
-type AnyRead = Box<dyn Fn(&Transaction<'_>, &Handle<'_>, &[u8]) -> Option<Vec<u8>>>;
-
-/// Every way to read one key, for update or not.
-fn all_reads() -> Vec<(&'static str, AnyRead)> {
-    let plain = READS.iter();
-    let plain = plain.map(|&(name, read)| (name, Box::new(read) as AnyRead));
-    let for_update = READS_FOR_UPDATE.iter().map(|&(name, read)| {
-        let read: AnyRead = Box::new(move |on, cf, key| read(on, cf, key, true).value());
-        (name, read)
-    });
-    plain.chain(for_update).collect()
+/// Every way to read a key of a family, for update or not.
+fn reads_in_a_cf<'db>() -> Vec<ReadOf<'db>> {
+    let mut reads = reads::of_transaction();
+    reads.retain(Read::names_a_cf);
+    reads
 }
 
 #[test]
@@ -108,28 +42,31 @@ fn transactions_read_values_of_their_cf() {
         }
         for key in all_keys() {
             let expected = world.of_other(&key);
-            for (name, read) in all_reads() {
-                let found = read(&transaction, &cf, &key);
+            for read in reads_in_a_cf() {
+                let found = read.value(&transaction, &cf, &key).unwrap();
+                let name = read.name;
                 assert_eq!(found, expected, "{name} {} {kind:?}", key.escape_ascii());
                 variants += 1;
             }
             let snapshot = transaction.snapshot();
-            for (name, read) in SNAPSHOT_READS {
-                assert_eq!(read(&snapshot, &cf, &key), expected, "{name} of a snapshot");
+            let of_snapshot = reads::of_snapshot();
+            for read in of_snapshot.iter().filter(|read| read.names_a_cf()) {
+                let found = read.value(&snapshot, &cf, &key).unwrap();
+                assert_eq!(found, expected, "{} of a snapshot", read.name);
                 variants += 1;
             }
         }
         for key in all_keys() {
             transaction.put_cf(&cf, &key, "its own").unwrap();
-            for (name, read) in all_reads() {
-                let found = read(&transaction, &cf, &key);
-                assert_eq!(found.as_deref(), Some(&b"its own"[..]), "{name} {kind:?}");
+            for read in reads_in_a_cf() {
+                let found = read.value(&transaction, &cf, &key).unwrap();
+                let own = Some(&b"its own"[..]);
+                assert_eq!(found.as_deref(), own, "{} {kind:?}", read.name);
                 variants += 1;
             }
         }
     }
-    let calls = READS.len() + READS_FOR_UPDATE.len();
-    report("reads of transactions", calls, variants);
+    report("reads of transactions", reads_in_a_cf().len(), variants);
 }
 
 /// All in one call. The transaction has written none or one of them.
@@ -156,26 +93,31 @@ fn transactional_multi_get_reads_each_key_in_its_cf() {
     }
 }
 
-/// Each read for update, with the family whose key it tracks and the one whose key it does not.
-fn watches() -> impl Iterator<Item = (&'static str, ReadForUpdate, [&'static str; 2])> {
-    let given = READS_FOR_UPDATE
-        .iter()
-        .map(|&(name, read)| (name, read, [OTHER, DEFAULT]));
-    let default = DEFAULT_READS_FOR_UPDATE.iter();
-    given.chain(default.map(|&(name, read)| (name, read, [DEFAULT, OTHER])))
+type ReadOf<'db> = Read<Transaction<'db>, Handle<'db>>;
+
+/// Each read for update, sharing its lock and not, with the family whose key it tracks and the one
+/// whose key it does not.
+fn watches<'db>() -> Vec<([ReadOf<'db>; 2], [&'static str; 2])> {
+    let reads = reads::for_update_either_way();
+    let with_families = reads.map(|reads| match reads[0].names_a_cf() {
+        true => (reads, [OTHER, DEFAULT]),
+        false => (reads, [DEFAULT, OTHER]),
+    });
+    with_families.collect()
 }
 
 #[test]
 fn commits_detect_writes_to_reads_for_update_in_their_cf() {
     let world = World::new(Kind::Optimistic);
     let mut variants = 0;
-    for (name, read, families) in watches() {
+    for (reads, families) in watches() {
         let [watched, unwatched] = families.map(|family| world.handle(family));
         for key in sampled_keys() {
-            for exclusive in [true, false] {
+            for read in &reads {
+                let name = read.name;
                 for (written, conflict) in [(&watched, Some(ErrorKind::Busy)), (&unwatched, None)] {
                     let transaction = world.db.transaction().unwrap();
-                    read(&transaction, &watched, &key, exclusive).unwrap();
+                    read.value(&transaction, &watched, &key).unwrap();
                     world.db.put_cf(written, &key, "somebody else's").unwrap();
                     transaction.put("a key of its own", "value").unwrap();
                     let failed = transaction.commit().err().map(|error| error.kind());
@@ -185,23 +127,20 @@ fn commits_detect_writes_to_reads_for_update_in_their_cf() {
             }
         }
     }
-    report(
-        "reads for update beside writes",
-        watches().count(),
-        variants,
-    );
+    report("reads for update beside writes", watches().len(), variants);
 }
 
 #[test]
 fn reads_for_update_lock_the_key_of_their_cf() {
     let world = World::new(Kind::Locking);
     let mut variants = 0;
-    for (name, read, families) in watches() {
+    for (reads, families) in watches() {
         let [locked, free] = families.map(|family| world.handle(family));
         for key in sampled_keys() {
-            for exclusive in [true, false] {
+            for (exclusive, read) in [false, true].into_iter().zip(&reads) {
+                let name = read.name;
                 let holder = world.db.transaction().unwrap();
-                let found = read(&holder, &locked, &key, exclusive).unwrap();
+                let found = read.value(&holder, &locked, &key).unwrap();
                 assert_eq!(found, world.db.get_cf(&locked, &key).unwrap(), "{name}");
                 let refused = kind_of(world.db.put_cf(&locked, &key, "somebody else's"));
                 assert_eq!(
@@ -223,7 +162,7 @@ fn reads_for_update_lock_the_key_of_their_cf() {
             }
         }
     }
-    report("reads for update that lock", watches().count(), variants);
+    report("reads for update that lock", watches().len(), variants);
 }
 
 /// The value that such a write leaves.

@@ -17,8 +17,8 @@
 
 mod read_calls;
 
-use lsm_sieve::{Bits, FilterSize, Isolation, SieveDb, SieveOptions, Stats};
-use read_calls::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
+use lsm_sieve::{FilterSize, Isolation, SieveDb, SieveOptions, Stats};
+use read_calls::{ANSWERS, Tally, tally_of};
 use rocksdb::{
     BlockBasedOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, ReadOptions, ReadTier,
     TransactionDBOptions,
@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use crate::support::model_db::{
     Model, absent_key, cover, fill, key, options, settle, sieve, stats_of,
 };
+use crate::support::reads;
 
 const OTHER: &str = "other";
 
@@ -59,7 +60,7 @@ impl World {
         for family in [DEFAULT, OTHER] {
             db.flush_cf(&db.cf_handle(family).unwrap()).unwrap();
         }
-        db.consolidate().unwrap();
+        db.filters().consolidate().unwrap();
         fill(KEYS / 2..KEYS);
         cover(&db);
         settle(&db);
@@ -78,11 +79,11 @@ impl World {
         let after = [family, other].map(|family| self.stats(family));
         assert_eq!(after[1], before[1], "{name} was counted in {other}");
         assert_eq!(
-            self.db.stats(),
+            self.db.filters().stats(),
             after[0] + after[1],
             "{name}: the sum of both"
         );
-        let healths = self.db.health().cfs;
+        let healths = self.db.filters().health().cfs;
         let health = healths.into_iter().find(|health| health.name == family);
         assert_eq!(health.unwrap().stats, after[0], "{name}: health");
         (difference(after[0], before[0]), done)
@@ -155,16 +156,16 @@ fn every_read_adds_up(world: &World, audits: bool) -> Stats {
             adds_up(name, stats, tally, audits);
             sum = sum + stats;
         };
-        for (name, read) in READS {
-            let cf = world.db.cf_handle(family_of(name)).unwrap();
-            check(name, &|keys| {
-                read(&world.db, &cf, keys, ReadOptions::default)
+        for read in reads::of_db() {
+            let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+            check(read.name, &|keys| {
+                tally_of(read.values(&world.db, &cf, keys, &ReadOptions::default))
             });
         }
-        for (name, read) in SNAPSHOT_READS {
-            let cf = world.db.cf_handle(family_of(name)).unwrap();
-            check(name, &|keys| {
-                read(&snapshot, &cf, keys, ReadOptions::default)
+        for read in reads::of_snapshot() {
+            let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+            check(read.name, &|keys| {
+                tally_of(read.values(&snapshot, &cf, keys, &ReadOptions::default))
             });
         }
     }
@@ -189,7 +190,7 @@ fn false_positives_of_loose_summaries_are_counted_once() {
         .filter_size(FilterSize::rate(0.99).unwrap())
         .segment_filters(Some(FilterSize::ONE_PERCENT));
     let world = World::new(&sieve, &options());
-    let families = world.db.health().cfs;
+    let families = world.db.filters().health().cfs;
     let is_loose = families.iter().all(|family| family.predicted_rate > 0.2);
     assert!(is_loose, "{families:?}");
     let stats = every_read_adds_up(&world, true);
@@ -203,7 +204,7 @@ fn filters_of_any_settings_count_each_lookup_once() {
         audited(),
         audited().adaptive_hits(true),
         audited().speed_over_memory(true),
-        audited().memory_budget(Bits::new(4_096)),
+        audited().memory_budget(512),
         audited().transactions(Isolation::Optimistic),
     ];
     for (at, sieve) in settings.iter().enumerate() {
@@ -232,11 +233,11 @@ fn lookups_of_transactions_are_counted_once() {
     for sieve in kinds {
         let world = World::new(&sieve, &options());
         let keys = mixed();
-        for (name, read) in TRANSACTION_READS {
-            let family = family_of(name);
+        for read in reads::of_transaction() {
+            let (name, family) = (read.name, family_of(read.name));
             let cf = world.db.cf_handle(family).unwrap();
             let transaction = world.db.transaction().unwrap();
-            let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+            let read = || tally_of(read.values(&transaction, &cf, &keys, &ReadOptions::default));
             let (stats, tally) = world.counted(name, family, read);
             assert_eq!(tally, ALL, "{name}");
             adds_up(name, stats, tally, true);
@@ -250,13 +251,13 @@ fn reads_of_own_writes_are_no_lookups() {
     const OWN: u64 = 30;
     let world = World::new(&audited().transactions(Isolation::Optimistic), &options());
     let keys = mixed();
-    for (name, read) in TRANSACTION_READS {
-        let family = family_of(name);
+    for read in reads::of_transaction() {
+        let (name, family) = (read.name, family_of(read.name));
         let cf = world.db.cf_handle(family).unwrap();
         let transaction = world.db.transaction().unwrap();
         let own = (0..OWN).map(absent_key);
         own.for_each(|key| transaction.put_cf(&cf, key, "its own").unwrap());
-        let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+        let read = || tally_of(read.values(&transaction, &cf, &keys, &ReadOptions::default));
         let (stats, tally) = world.counted(name, family, read);
         let missing = KEYS - OWN;
         let found = KEYS + OWN;
@@ -300,25 +301,26 @@ fn failed_reads_are_no_lookups() {
         );
         adds_up(name, stats, tally, true);
     };
-    let takes_options = |name: &str| name.ends_with("_opt");
-    for (name, read) in READS.iter().filter(|(name, _)| takes_options(name)) {
-        let cf = world.db.cf_handle(family_of(name)).unwrap();
-        check(name, &|keys| read(&world.db, &cf, keys, from_memory));
+    for read in reads::of_db().iter().filter(|read| read.takes_options()) {
+        let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+        check(read.name, &|keys| {
+            tally_of(read.values(&world.db, &cf, keys, &from_memory))
+        });
     }
-    for (name, read) in SNAPSHOT_READS
-        .iter()
-        .filter(|(name, _)| takes_options(name))
-    {
-        let cf = world.db.cf_handle(family_of(name)).unwrap();
-        check(name, &|keys| read(&snapshot, &cf, keys, from_memory));
+    let of_snapshot = reads::of_snapshot();
+    for read in of_snapshot.iter().filter(|read| read.takes_options()) {
+        let cf = world.db.cf_handle(family_of(read.name)).unwrap();
+        check(read.name, &|keys| {
+            tally_of(read.values(&snapshot, &cf, keys, &from_memory))
+        });
     }
-    for (name, read) in TRANSACTION_READS
-        .iter()
-        .filter(|(name, _)| takes_options(name))
-    {
-        let cf = world.db.cf_handle(family_of(name)).unwrap();
+    let of_transaction = reads::of_transaction();
+    for read in of_transaction.iter().filter(|read| read.takes_options()) {
+        let cf = world.db.cf_handle(family_of(read.name)).unwrap();
         let transaction = world.db.transaction().unwrap();
-        check(name, &|keys| read(&transaction, &cf, keys, from_memory));
+        check(read.name, &|keys| {
+            tally_of(read.values(&transaction, &cf, keys, &from_memory))
+        });
     }
 }
 
@@ -327,12 +329,12 @@ fn filter_answers_count_only_absent_keys() {
     for adaptive_hits in [false, true] {
         let world = World::new(&audited().adaptive_hits(adaptive_hits), &options());
         // So that maintenance replaces no filter meanwhile.
-        world.db.consolidate().unwrap();
+        world.db.filters().consolidate().unwrap();
         settle(&world.db);
         let keys = mixed();
         let denied = keys
             .iter()
-            .filter(|key| world.db.filter_answer(key).is_absent());
+            .filter(|key| world.db.filters().answer(key).is_absent());
         let denied = denied.count() as u64;
         assert!(denied > KEYS * 9 / 10 && denied <= KEYS);
         for (name, may_be_there) in ANSWERS {
@@ -353,7 +355,7 @@ fn filter_answers_count_only_absent_keys() {
                 absent >= stats.absent && stats.absent > KEYS * 9 / 10,
                 "{name}"
             );
-            if name.starts_with("filter_answer") {
+            if name.starts_with("answer") {
                 assert_eq!(absent, stats.absent, "{name}");
             }
             if family == DEFAULT {
@@ -368,14 +370,11 @@ fn excluded_cf_is_not_counted() {
     let world = World::new(&audited().exclude_cfs([OTHER]), &options());
     let cf = world.db.cf_handle(OTHER).unwrap();
     assert_eq!(stats_of(&world.db, OTHER), None);
-    for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {
-        let before = world.db.stats();
-        assert_eq!(
-            read(&world.db, &cf, &mixed(), ReadOptions::default),
-            ALL,
-            "{name}"
-        );
-        assert_eq!(world.db.stats(), before, "{name}");
+    for read in reads::of_db().iter().filter(|read| read.names_a_cf()) {
+        let before = world.db.filters().stats();
+        let values = read.values(&world.db, &cf, &mixed(), &ReadOptions::default);
+        assert_eq!(tally_of(values), ALL, "{}", read.name);
+        assert_eq!(world.db.filters().stats(), before, "{}", read.name);
     }
 }
 
@@ -387,7 +386,7 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
     cover(&db);
-    let before = db.stats();
+    let before = db.filters().stats();
     for i in 0..500 {
         db.get(key(i)).unwrap();
         db.get_pinned(key(i)).unwrap();
@@ -397,7 +396,7 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     db.multi_get((0..500).map(absent_key))
         .into_iter()
         .for_each(drop);
-    let after = db.stats();
+    let after = db.filters().stats();
     assert_eq!(after.found - before.found, 1_500);
     assert_eq!(after.uncovered, before.uncovered);
     let misses = (after.absent - before.absent) + (after.false_positives - before.false_positives);
@@ -409,5 +408,5 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     assert_ne!(after, Stats::default());
     // Reads past the filters are not counted.
     db.get_unfiltered(key(1)).unwrap();
-    assert_eq!(db.stats(), after);
+    assert_eq!(db.filters().stats(), after);
 }

@@ -1,16 +1,14 @@
-//! Every read, and its outcome.
+//! The outcome of reads, and what the filters alone answer.
 
 use std::collections::BTreeSet;
 use std::iter::Sum;
 use std::ops::{Add, Sub};
-use std::sync::Arc;
 
-use lsm_sieve::{SieveDb, Snapshot, Transaction};
-use rocksdb::{BoundColumnFamily, Error, ErrorKind, ReadOptions};
+use lsm_sieve::SieveDb;
+use rocksdb::{ErrorKind, ReadOptions};
 
 use crate::structure::public_methods;
-
-type Handle<'db> = Arc<BoundColumnFamily<'db>>;
+use crate::support::reads::{self, Found, Handle};
 
 /// The outcomes of reads of several keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +48,8 @@ impl Sum for Tally {
     }
 }
 
-fn of<V>(values: impl IntoIterator<Item = Result<Option<V>, Error>>) -> Tally {
+/// The tally of these values. A read may fail only because it may not read an SST.
+pub(super) fn tally_of(values: Vec<Found>) -> Tally {
     let mut tally = Tally::default();
     for value in values {
         match value {
@@ -65,111 +64,13 @@ fn of<V>(values: impl IntoIterator<Item = Result<Option<V>, Error>>) -> Tally {
     tally
 }
 
-/// A table of reads of one key, called once per key, and of reads of several keys, called once for
-/// all.
-macro_rules! reads {
-    (
-        |$on:ident, $cf:ident, $options:ident|
-        one $key:ident { $($one:ident($($of_one:expr),*),)* }
-        several $keys:ident { $($several:ident($($of_several:expr),*),)* }
-    ) => {
-        &[
-            $((stringify!($one), |$on, $cf, keys, $options| {
-                _ = ($cf, $options);
-                of(keys.iter().map(|$key| $on.$one($($of_one),*)))
-            }),)*
-            $((stringify!($several), |$on, $cf, $keys, $options| {
-                _ = ($cf, $options);
-                of($on.$several($($of_several),*))
-            }),)*
-        ]
-    };
-}
-
-type ReadOptionsOf = fn() -> ReadOptions;
-
-type OfDb = fn(&SieveDb, &Handle<'_>, &[Vec<u8>], ReadOptionsOf) -> Tally;
-
-pub(super) const READS: &[(&str, OfDb)] = reads! {|db, cf, options|
-    one key {
-        get(key),
-        get_opt(key, &options()),
-        get_cf(cf, key),
-        get_cf_opt(cf, key, &options()),
-        get_pinned(key),
-        get_pinned_opt(key, &options()),
-        get_pinned_cf(cf, key),
-        get_pinned_cf_opt(cf, key, &options()),
-    }
-    several keys {
-        multi_get(keys),
-        multi_get_opt(keys, &options()),
-        multi_get_cf(keys.iter().map(|key| (cf, key))),
-        multi_get_cf_opt(keys.iter().map(|key| (cf, key)), &options()),
-        batched_multi_get_cf(cf, keys, false),
-        batched_multi_get_cf_opt(cf, keys, false, &options()),
-    }
-};
-
-type OfSnapshot = fn(&Snapshot<'_>, &Handle<'_>, &[Vec<u8>], ReadOptionsOf) -> Tally;
-
-pub(super) const SNAPSHOT_READS: &[(&str, OfSnapshot)] = reads! {|snapshot, cf, options|
-    one key {
-        get(key),
-        get_opt(key, options()),
-        get_cf(cf, key),
-        get_cf_opt(cf, key, options()),
-        get_pinned(key),
-        get_pinned_opt(key, options()),
-        get_pinned_cf(cf, key),
-        get_pinned_cf_opt(cf, key, options()),
-    }
-    several keys {
-        multi_get(keys),
-        multi_get_opt(keys, options()),
-        multi_get_cf(keys.iter().map(|key| (cf, key))),
-        multi_get_cf_opt(keys.iter().map(|key| (cf, key)), options()),
-    }
-};
-
-type OfTransaction = fn(&Transaction<'_>, &Handle<'_>, &[Vec<u8>], ReadOptionsOf) -> Tally;
-
-pub(super) const TRANSACTION_READS: &[(&str, OfTransaction)] = reads! {|transaction, cf, options|
-    one key {
-        get(key),
-        get_opt(key, &options()),
-        get_cf(cf, key),
-        get_cf_opt(cf, key, &options()),
-        get_pinned(key),
-        get_pinned_opt(key, &options()),
-        get_pinned_cf(cf, key),
-        get_pinned_cf_opt(cf, key, &options()),
-        get_for_update(key, true),
-        get_for_update_opt(key, true, &options()),
-        get_for_update_cf(cf, key, true),
-        get_for_update_cf_opt(cf, key, true, &options()),
-        get_pinned_for_update(key, true),
-        get_pinned_for_update_opt(key, true, &options()),
-        get_pinned_for_update_cf(cf, key, true),
-        get_pinned_for_update_cf_opt(cf, key, true, &options()),
-    }
-    several keys {
-        multi_get(keys),
-        multi_get_opt(keys, &options()),
-        multi_get_cf(keys.iter().map(|key| (cf, key))),
-        multi_get_cf_opt(keys.iter().map(|key| (cf, key)), &options()),
-    }
-};
-
 /// Whether a key may exist.
 type May = fn(&SieveDb, &Handle<'_>, &[u8]) -> bool;
 
 pub(super) const ANSWERS: [(&str, May); 6] = [
-    ("filter_answer", |db, _, key| {
-        !db.filter_answer(key).is_absent()
-    }),
-    ("filter_answer_cf", |db, cf, key| {
-        !db.filter_answer_cf(cf, key).is_absent()
+    ("answer", |db, _, key| !db.filters().answer(key).is_absent()),
+    ("answer_cf", |db, cf, key| {
+        !db.filters().answer_cf(cf, key).is_absent()
     }),
     ("key_may_exist", |db, _, key| db.key_may_exist(key)),
     ("key_may_exist_opt", |db, _, key| {
@@ -183,9 +84,6 @@ pub(super) const ANSWERS: [(&str, May); 6] = [
     }),
 ];
 
-/// Reads past the filters, which are not counted.
-const UNCOUNTED: [&str; 2] = ["SieveDb::get_unfiltered", "SieveDb::get_unfiltered_cf"];
-
 fn is_a_read(name: &str, signature: &str) -> bool {
     let gives = [
         "Option<Vec<u8>>",
@@ -198,13 +96,16 @@ fn is_a_read(name: &str, signature: &str) -> bool {
 
 #[test]
 fn every_read_has_a_row() {
-    let of_db = READS.iter().map(|(name, _)| *name);
-    let of_db = of_db.chain(ANSWERS.iter().map(|(name, _)| *name));
+    let of_db = reads::of_db::<Handle<'_>>()
+        .into_iter()
+        .map(|read| read.name);
+    let unfiltered = reads::unfiltered::<Handle<'_>>();
+    let of_db = of_db.chain(unfiltered.into_iter().map(|read| read.name));
     let of_db = of_db.map(|name| format!("SieveDb::{name}"));
-    let of_transaction = TRANSACTION_READS.iter().map(|(name, _)| *name);
-    let of_transaction = of_transaction.map(|name| format!("Transaction::{name}"));
-    let uncounted = UNCOUNTED.iter().map(ToString::to_string);
-    let table: BTreeSet<_> = of_db.chain(of_transaction).chain(uncounted).collect();
+    let of_filters = ANSWERS.iter().map(|(name, _)| format!("Sieve::{name}"));
+    let of_transaction = reads::of_transaction::<Handle<'_>>().into_iter();
+    let of_transaction = of_transaction.map(|read| format!("Transaction::{}", read.name));
+    let table: BTreeSet<_> = of_db.chain(of_filters).chain(of_transaction).collect();
     let mut there = public_methods::methods_that(is_a_read);
     // Snapshots read by methods of the same names.
     there.retain(|method| !method.starts_with("DBAccess::"));

@@ -92,7 +92,7 @@ fn a_scan_without_a_filter_policy_shows_every_row() {
     drop(plain);
     let adopted = opened(&extracting(), &sieve(), &path);
     for db in [new, adopted] {
-        assert!(db.wait_until_complete(PATIENCE));
+        assert!(db.filters().wait_until_complete(PATIENCE));
         for _ in 0..2 {
             assert_eq!([rows(&db, None), rows(&db, Some("0405"))], expected);
             db.compact_range(None::<&[u8]>, None::<&[u8]>);
@@ -226,7 +226,7 @@ fn every_scan_of_a_reader_shows_the_rows_of_plain_rocksdb() {
                 builder.options(&options).filters(&setting.sieve())
             };
             let check = |plain: &DB, filtered: &Filtered, random: &mut StdRng| {
-                assert!(filtered.wait_for_maintenance(PATIENCE));
+                assert!(filtered.filters().wait_for_maintenance(PATIENCE));
                 let pair = Pair {
                     setting,
                     plain,
@@ -366,7 +366,7 @@ fn a_backward_seek_from_a_key_behind_an_absent_prefix_shows_this_key() {
         scans.step(Step::Next);
     }
     assert!(
-        twins.filtered.stats().prefixes_absent >= 2,
+        twins.filtered.filters().stats().prefixes_absent >= 2,
         "the filters are asked"
     );
 }
@@ -382,12 +382,12 @@ fn a_refreshed_iterator_asks_the_filters_again() {
     twins.flush();
     let mut scans = twins.scan(How::unbounded(Mode::SamePrefix));
     let mut answered = || {
-        let before = twins.filtered.stats().prefixes_absent;
+        let before = twins.filtered.filters().stats().prefixes_absent;
         for number in 100..200 {
             let shown = scans.step(Step::Seek(format!("{number}").into_bytes()));
             assert_eq!(shown, Shown::End);
         }
-        let answered = twins.filtered.stats().prefixes_absent - before;
+        let answered = twins.filtered.filters().stats().prefixes_absent - before;
         (answered, scans.step(Step::Refresh)).0
     };
     assert_eq!(answered(), 100);

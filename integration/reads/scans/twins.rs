@@ -274,8 +274,16 @@ impl Twins {
 
     /// All filters are in memory then, and the SSTs of both are the same.
     pub(super) fn settle(&self) {
-        assert!(self.filtered.wait_until_complete(model_db::PATIENCE));
-        assert!(self.filtered.wait_for_maintenance(model_db::PATIENCE));
+        assert!(
+            self.filtered
+                .filters()
+                .wait_until_complete(model_db::PATIENCE)
+        );
+        assert!(
+            self.filtered
+                .filters()
+                .wait_for_maintenance(model_db::PATIENCE)
+        );
         assert_eq!(
             ssts(&self.plain),
             ssts(&self.filtered),
@@ -327,8 +335,8 @@ pub(super) fn opened(options: &Options, sieve: &SieveOptions, path: &Path) -> Fi
         .filters(sieve)
         .open_as()
         .unwrap();
-    assert!(filtered.wait_until_complete(model_db::PATIENCE));
-    assert!(filtered.wait_for_maintenance(model_db::PATIENCE));
+    assert!(filtered.filters().wait_until_complete(model_db::PATIENCE));
+    assert!(filtered.filters().wait_for_maintenance(model_db::PATIENCE));
     filtered
 }
 

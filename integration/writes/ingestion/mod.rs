@@ -83,7 +83,7 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
     db.delete(key(850)).unwrap();
     model.remove(&key(850));
     db.compact_range::<&[u8], &[u8]>(None, None);
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     check_settled(&db, &model);
     check_cf_reads(&db, "other", &other);
     drop(handle);
@@ -125,7 +125,7 @@ fn ingested_sst_of_another_filtered_database_loses_no_key() {
     donor.flush().unwrap();
     donor.compact_range::<&[u8], &[u8]>(None, None);
     check_settled(&donor, &lent);
-    let table = donor.inspect().unwrap().cfs[0].segments.remove(0);
+    let table = donor.filters().inspect().unwrap().cfs[0].segments.remove(0);
     let carried = home.path().join("carried.sst");
     std::fs::copy(Path::new(&table.file), &carried).unwrap();
     let db = open(&to);
@@ -139,7 +139,7 @@ fn ingested_sst_of_another_filtered_database_loses_no_key() {
     model.extend(lent);
     let db = open(&to);
     check_reads(&db, &model);
-    let segments = db.inspect().unwrap().cfs.remove(0).segments;
+    let segments = db.filters().inspect().unwrap().cfs.remove(0).segments;
     assert!(segments.iter().any(|segment| segment.id == table.id));
     check_settled(&db, &model);
 }
@@ -306,7 +306,7 @@ fn ingesting_a_small_file_does_not_store_the_summary_again() {
     let mut model = Model::new();
     fill(&db, &mut model, 0..16_000);
     db.flush().unwrap();
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     let consolidated = stored(&path);
     let mut ingest = |numbers: std::ops::Range<u64>| {
         let file = home.path().join(format!("from {}", numbers.start));
@@ -340,7 +340,7 @@ fn unchanged_filters_are_not_stored_again() {
     let mut model = Model::new();
     fill(&db, &mut model, 0..2_000);
     db.flush().unwrap();
-    db.consolidate().unwrap();
+    db.filters().consolidate().unwrap();
     settle(&db);
     drop(db);
     let changes = || {
@@ -382,7 +382,7 @@ fn consolidation_beside_ingestions_completes() {
                     ingest(1_000_000 + 100 * round + 10 * file);
                 }
             });
-            db.consolidate()
+            db.filters().consolidate()
         });
         assert!(ended.is_ok(), "{ended:?}");
     }

@@ -68,7 +68,7 @@ fn settle(store: &DifferentialStore) -> Result<(), Failed> {
         db.flush_cf(&family)?;
         db.compact_range_cf(&family, None::<&[u8]>, None::<&[u8]>);
     }
-    Ok(db.consolidate()?)
+    Ok(db.filters().consolidate()?)
 }
 
 /// Reads of unmodified records, through the store and of its main column family alone: both with
@@ -87,7 +87,7 @@ fn reads(keys: u64) -> Result<(), Failed> {
     for ask_main in [true, false] {
         let store = open(folder.path(), ask_main)?;
         let db = store.db();
-        if !db.wait_until_complete(Duration::from_secs(600)) {
+        if !db.filters().wait_until_complete(Duration::from_secs(600)) {
             return Err("the filters do not come to rest".into());
         }
         let main = db.cf_handle("main").ok_or("no main file")?;

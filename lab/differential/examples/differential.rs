@@ -17,7 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         store.put(student.to_be_bytes(), "moved house")?;
     }
     store.delete(5_u32.to_be_bytes())?;
-    assert!(store.db().wait_until_complete(Duration::from_secs(60)));
+    assert!(
+        store
+            .db()
+            .filters()
+            .wait_until_complete(Duration::from_secs(60))
+    );
 
     // The filter of the differential file sends most reads straight to the main file.
     let before = store.snapshot();

@@ -63,12 +63,12 @@ fn differential_file_false_negative_is_found() {
         if !many {
             let false_negatives = reads_until_found(|key| read(&store, key) == b"new");
             assert!(false_negatives > 0);
-            assert_eq!(store.db().false_negative().unwrap().cf, family);
+            assert_eq!(store.db().filters().false_negative().unwrap().cf, family);
         }
         assert!(keys().all(|key| read(&store, &key) == b"new"));
     }
     let store = open();
     cover(store.db());
     assert!(keys().all(|key| store.get(key).unwrap().unwrap() == b"new"));
-    assert_eq!(store.db().false_negative(), None);
+    assert_eq!(store.db().filters().false_negative(), None);
 }

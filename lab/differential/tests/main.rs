@@ -13,5 +13,7 @@ mod support {
     pub(crate) mod environment;
     #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod model_db;
+    #[expect(dead_code, reason = "the tests of the plugin need all of it")]
+    pub(crate) mod reads;
     pub(crate) mod requirements;
 }

@@ -267,7 +267,7 @@ impl Shared for lsm_sieve::SieveDb {
     }
 
     fn filter_bits(&self) -> u64 {
-        let families = self.health().cfs;
+        let families = self.filters().health().cfs;
         families.iter().map(|family| family.memory.get()).sum()
     }
 }

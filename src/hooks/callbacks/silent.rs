@@ -2,10 +2,11 @@
 //! RocksDB.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::ptr;
 
-use super::{HOOKS, Hooks, RawInsertion, bytes};
+use crate::hooks::abi::{CfFilter, Hooks, Insertion, PrefixId, Segment, SegmentFilterBuild};
+use crate::hooks::abi::{Slice, TableOrigin};
+use crate::hooks::callbacks::HOOKS;
 
 /// For each event: its name, hooks of which one does not report it, and what the self-check then
 /// finds missing.
@@ -70,39 +71,38 @@ pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
     ),
 ];
 
-extern "C" fn memtable_created(_: *mut c_void, _: u32) {}
+extern "C" fn memtable_created(_: *mut CfFilter, _: u32) {}
 
-extern "C" fn memtable_insert(_: *mut c_void, _: RawInsertion, _: *const u8, _: usize) {}
+extern "C" fn memtable_insert(_: *mut CfFilter, _: Insertion, _: Slice) {}
 
-extern "C" fn table_begin(_: *mut c_void, _: u8, _: bool) -> *mut c_void {
+extern "C" fn table_begin(_: *mut CfFilter, _: TableOrigin, _: bool) -> *mut SegmentFilterBuild {
     ptr::null_mut()
 }
 
-extern "C" fn table_add(_: *mut c_void, _: *const u8, _: usize) {}
+extern "C" fn table_add(_: *mut SegmentFilterBuild, _: Slice) {}
 
 /// Adds the key that the self-check reads.
-extern "C" fn table_add_one(table: *mut c_void, _: *const u8, _: usize) {
-    let key = b"put";
-    super::table_add(table, key.as_ptr(), key.len());
+extern "C" fn table_add_one(table: *mut SegmentFilterBuild, _: Slice) {
+    (HOOKS.table_add)(table, Slice::of(b"put"));
 }
 
-extern "C" fn table_id(_: *mut c_void, id: *mut [u8; 16]) {
+extern "C" fn table_id(_: *mut SegmentFilterBuild, id: *mut u8) -> bool {
     // SAFETY: the shim passes 16 writable bytes.
-    unsafe { id.write([0; 16]) };
+    unsafe { id.write_bytes(0, 16) };
+    true
 }
 
 extern "C" fn segment_open(
-    _: *mut c_void,
-    _: *const [u8; 16],
+    _: *mut CfFilter,
     _: *const u8,
-    _: usize,
+    _: Slice,
     _: u32,
-    _: *mut *mut c_void,
-) -> *mut c_void {
+    _: *mut *mut PrefixId,
+) -> *mut Segment {
     ptr::null_mut()
 }
 
-extern "C" fn segment_may_contain(_: *mut c_void, _: *mut c_void, _: *const u8, _: usize) -> bool {
+extern "C" fn segment_may_contain(_: *mut Segment, _: *mut PrefixId, _: Slice) -> bool {
     false
 }
 
@@ -123,16 +123,12 @@ pub(crate) fn before_each_key(act: impl Fn(&[u8]) + 'static) {
     BEFORE_KEY.set(Some(Box::new(act)));
 }
 
-extern "C" fn memtable_prepare(
-    cf_filter: *mut c_void,
-    key: *const u8,
-    size: usize,
-) -> RawInsertion {
+extern "C" fn memtable_prepare(cf_filter: *mut CfFilter, key: Slice) -> Insertion {
     BEFORE_KEY.with_borrow(|act| {
         if let Some(act) = act {
             // SAFETY: the memtable entry outlives this call.
-            act(unsafe { bytes(key, size) });
+            act(unsafe { key.bytes() });
         }
     });
-    (HOOKS.memtable_prepare)(cf_filter, key, size)
+    (HOOKS.memtable_prepare)(cf_filter, key)
 }

@@ -79,7 +79,6 @@ pub(crate) fn compile(
     }
     build.compile(library);
     // Its C interface lacks what some tests need.
-    println!("cargo::rustc-check-cfg=cfg(rocksdb_10)");
     if is_old {
         println!("cargo::rustc-cfg=rocksdb_10");
     }

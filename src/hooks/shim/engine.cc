@@ -83,12 +83,12 @@ rocksdb_column_family_handle_t* lsm_sieve_cf(void* engine, uint32_t id) noexcept
 }
 
 // The id of the column family that has this name now, or -1.
-int64_t lsm_sieve_cf_id(void* engine, const char* name, size_t size) noexcept {
+int64_t lsm_sieve_cf_id(void* engine, Slice name) noexcept {
   auto* const impl = static_cast_with_check<DBImpl>(static_cast<DB*>(engine));
   InstrumentedMutexLock lock(impl->mutex());
   if (impl->DefaultColumnFamily() == nullptr) return -1;
   auto* const cfs = impl->GetVersionSet()->GetColumnFamilySet();
-  const ColumnFamilyData* const cfd = cfs->GetColumnFamily(std::string(name, size));
+  const ColumnFamilyData* const cfd = cfs->GetColumnFamily(name.ToString());
   return cfd == nullptr ? -1 : int64_t{cfd->GetID()};
 }
 
@@ -96,10 +96,9 @@ int64_t lsm_sieve_cf_id(void* engine, const char* name, size_t size) noexcept {
 void* lsm_sieve_engine(rocksdb_column_family_handle_t* cf) noexcept { return EngineOf(cf); }
 
 // A property of the column family; 0 if there is none of this name.
-uint64_t lsm_sieve_int_property(rocksdb_column_family_handle_t* cf, const char* name,
-                                size_t size) noexcept {
+uint64_t lsm_sieve_int_property(rocksdb_column_family_handle_t* cf, Slice name) noexcept {
   uint64_t value = 0;
-  return EngineOf(cf)->GetIntProperty(cf->rep, Slice(name, size), &value) ? value : 0;
+  return EngineOf(cf)->GetIntProperty(cf->rep, name, &value) ? value : 0;
 }
 
 uint64_t lsm_sieve_latest_sequence_number(rocksdb_column_family_handle_t* cf) noexcept {
@@ -108,22 +107,21 @@ uint64_t lsm_sieve_latest_sequence_number(rocksdb_column_family_handle_t* cf) no
 
 // Whether the engine has a key: 1 or 0, or -1 if that cannot be read. Reads by an iterator, since a
 // point lookup would trust the segment filters; unless it skips more entries than `most_skipped`.
-int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, const char* key, size_t size,
+int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, Slice key,
                        uint64_t most_skipped) noexcept {
-  const Slice sought(key, size);
   ReadOptions options;
   // With a prefix extractor of the user's, RocksDB would check the filters of its SSTs for the
   // prefix.
   options.total_order_seek = true;
   options.max_skippable_internal_keys = most_skipped;
   const std::unique_ptr<Iterator> entries(EngineOf(cf)->NewIterator(options, cf->rep));
-  entries->Seek(sought);
-  if (entries->status().ok()) return entries->Valid() && entries->key() == sought;
+  entries->Seek(key);
+  if (entries->status().ok()) return entries->Valid() && entries->key() == key;
   // The lookup that is audited has its answer whatever an audit cannot read.
   IGNORE_STATUS_IF_ERROR(entries->status());
   // More tombstones follow the key's position than a read of one key is worth.
   PinnableSlice value;
-  const Status status = EngineOf(cf)->Get(ReadOptions(), cf->rep, sought, &value);
+  const Status status = EngineOf(cf)->Get(ReadOptions(), cf->rep, key, &value);
   if (status.ok()) return 1;
   if (status.IsNotFound()) return 0;
   IGNORE_STATUS_IF_ERROR(status);
@@ -131,11 +129,10 @@ int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, const char* key, size
 }
 
 // Whether a column family has a key that starts with these bytes: see `ContainsPrefix`.
-char* lsm_sieve_contains_prefix(rocksdb_column_family_handle_t* cf, const char* start, size_t size,
-                                bool same_prefix, uint64_t most_skipped,
-                                bool* contains) noexcept {
-  return ErrorOf(ContainsPrefix(EngineOf(cf), cf->rep, Slice(start, size), same_prefix,
-                                most_skipped, contains));
+char* lsm_sieve_contains_prefix(rocksdb_column_family_handle_t* cf, Slice start, bool same_prefix,
+                                uint64_t most_skipped, bool* contains) noexcept {
+  return ErrorOf(
+      ContainsPrefix(EngineOf(cf), cf->rep, start, same_prefix, most_skipped, contains));
 }
 
 // For a secondary that was just opened. RocksDB 11.8.1 records each column family that changed in

@@ -16,7 +16,7 @@ namespace {
 // column family that is created later.
 class WakeupListener : public EventListener {
  public:
-  WakeupListener(void* listener, const lsm_sieve_hooks* hooks)
+  WakeupListener(rust::Listener* listener, const Hooks* hooks)
       : listener_(listener), hooks_(hooks) {}
   ~WakeupListener() override { hooks_->listener_release(listener_); }
   WakeupListener(const WakeupListener&) = delete;
@@ -33,12 +33,12 @@ class WakeupListener : public EventListener {
     hooks_->engine_changed(listener_);
   }
   void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
-    hooks_->keys_ingested(listener_, info.cf_name.data(), info.cf_name.size());
+    hooks_->keys_ingested(listener_, info.cf_name);
   }
 
  private:
-  void* const listener_;
-  const lsm_sieve_hooks* const hooks_;
+  rust::Listener* const listener_;
+  const Hooks* const hooks_;
 };
 
 }  // namespace
@@ -47,8 +47,8 @@ extern "C" {
 
 // Takes over `listener`, which receives the events of the database that is opened with these
 // options.
-void lsm_sieve_listen(rocksdb_options_t* options, void* listener,
-                      const lsm_sieve_hooks* hooks) noexcept {
+void lsm_sieve_listen(rocksdb_options_t* options, rust::Listener* listener,
+                      const Hooks* hooks) noexcept {
   options->rep.listeners.push_back(std::make_shared<WakeupListener>(listener, hooks));
 }
 

@@ -15,8 +15,9 @@
 
 namespace lsm_sieve {
 
-// Keys of deletions are not added: a key whose newest entry is a tombstone is absent, and each older
-// entry of it was added when it came.
+// Keys of deletions are not added. Invariant 2 is about keys that a lookup finds: one whose newest
+// entry is a tombstone is absent, so *absent* is right of it, and each older entry that a snapshot or a
+// merge may still show was added when it came.
 bool IsDeletion(uint8_t type) {
   FAULT(EntityIsDeletion, if (type == kTypeWideColumnEntity) return true);
   return type == kTypeDeletion || type == kTypeSingleDeletion ||
@@ -135,22 +136,22 @@ class CapturedRep : public MemTableRep {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
       key_ = Slice(internal.data(), internal.size() - 8);
       is_deletion_ = IsDeletion(static_cast<uint8_t>(internal.data()[key_.size()]));
-      if (!is_deletion_) insertion_ = hooks().memtable_prepare(raw(), key_.data(), key_.size());
+      if (!is_deletion_) insertion_ = hooks().memtable_prepare(raw(), key_);
     }
     ~Capture() {
-      if (!is_deletion_) hooks().memtable_insert(raw(), insertion_, key_.data(), key_.size());
+      if (!is_deletion_) hooks().memtable_insert(raw(), insertion_, key_);
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
 
    private:
-    const lsm_sieve_hooks& hooks() const { return *cf_filter_.hooks(); }
-    void* raw() const { return cf_filter_.raw(); }
+    const Hooks& hooks() const { return *cf_filter_.hooks(); }
+    rust::CfFilter* raw() const { return cf_filter_.raw(); }
 
     const CfFilter& cf_filter_;
     Slice key_;
     bool is_deletion_;
-    lsm_sieve_insertion insertion_;
+    Insertion insertion_;
   };
 
   // A vector keeps the keys that a thread inserts beside others for itself until the end of the

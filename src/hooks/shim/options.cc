@@ -27,6 +27,11 @@ bool HasName(const Customizable* object, std::initializer_list<const char*> name
   return false;
 }
 
+bool MayMempurge(const Options& options) {
+  FAULT(MempurgeAccepted, return false);
+  return options.experimental_mempurge_threshold > 0.0;
+}
+
 // Why these options are not supported; empty if they are. An allow-list.
 std::string Refusal(const Options& options) {
   const Comparator* comparator = options.comparator;
@@ -52,9 +57,7 @@ std::string Refusal(const Options& options) {
   if (IngestsBehind(options)) {
     return "allow_ingest_behind is not supported; switch it off";
   }
-  bool mempurge = options.experimental_mempurge_threshold > 0.0;
-  FAULT(MempurgeAccepted, mempurge = false);
-  if (mempurge) {
+  if (MayMempurge(options)) {
     return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
            "that were overwritten; leave it at 0";
   }
@@ -99,10 +102,8 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
 // Reads the options that the database at this path was last opened with into `options`, except for
 // the environment. Those of its column families go into the objects that `each` returns, with the
 // block cache that was in `options`. Returns an error to free, or null.
-char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, size_t path_size,
-                               void* context,
-                               rocksdb_options_t* (*each)(void* context, const char* name,
-                                                          size_t size)) noexcept {
+char* lsm_sieve_latest_options(rocksdb_options_t* options, Slice path, void* context,
+                               EachCf each) noexcept {
   Env* const env = options->rep.env;
   const auto* table = options->rep.table_factory->GetOptions<BlockBasedTableOptions>();
   std::shared_ptr<Cache> cache = table == nullptr ? nullptr : table->block_cache;
@@ -112,13 +113,13 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   config.env = env;
   DBOptions database;
   std::vector<ColumnFamilyDescriptor> cfs;
-  const Status status = LoadLatestOptions(config, std::string(path, path_size), &database,
+  const Status status = LoadLatestOptions(config, path.ToString(), &database,
                                           &cfs, cache == nullptr ? nullptr : &cache);
   if (!status.ok()) return ErrorOf(status);
   database.env = env;
   options->rep = Options(database, ColumnFamilyOptions());
   for (const ColumnFamilyDescriptor& cf : cfs) {
-    rocksdb_options_t* const filled = each(context, cf.name.data(), cf.name.size());
+    rocksdb_options_t* const filled = each(context, cf.name);
     if (filled == nullptr) return CopyString("the options of a column family could not be taken");
     FAULT(CfOptionsNotLoaded, continue);
     filled->rep = Options(DBOptions(), cf.options);
@@ -167,11 +168,10 @@ bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
 
 // The prefix extractor of a column family, to be released, and its name; null if it has none.
 void* lsm_sieve_extractor(const rocksdb_options_t* options, void* context,
-                          void (*take)(void* context, const char* name, size_t size)) noexcept {
+                          Take take) noexcept {
   const Extractor& extractor = options->rep.prefix_extractor;
   if (extractor == nullptr) return nullptr;
-  const std::string name = extractor->AsString();
-  take(context, name.data(), name.size());
+  take(context, extractor->AsString());
   return new Extractor(extractor);
 }
 
@@ -180,23 +180,22 @@ void lsm_sieve_extractor_release(void* extractor) noexcept {
 }
 
 // The length of a key's prefix; SIZE_MAX if it has none, or if the prefix is not how the key begins.
-size_t lsm_sieve_prefix_length(const void* extractor, const char* key, size_t size) noexcept {
-  const Slice whole(key, size);
+size_t lsm_sieve_prefix_length(const void* extractor, Slice key) noexcept {
   const SliceTransform& transform = ExtractorOf(extractor);
-  if (!transform.InDomain(whole)) return SIZE_MAX;
-  const Slice prefix = transform.Transform(whole);
+  if (!transform.InDomain(key)) return SIZE_MAX;
+  const Slice prefix = transform.Transform(key);
   FAULT(AnyPartIsPrefix, return prefix.size());
-  return whole.starts_with(prefix) ? prefix.size() : SIZE_MAX;
+  return key.starts_with(prefix) ? prefix.size() : SIZE_MAX;
 }
 
 // Whether it gives this prefix to each key that starts with it.
-bool lsm_sieve_is_prefix_of_all(const void* extractor, const char* prefix, size_t size) noexcept {
-  return ExtractorOf(extractor).SameResultWhenAppended(Slice(prefix, size));
+bool lsm_sieve_is_prefix_of_all(const void* extractor, Slice prefix) noexcept {
+  return ExtractorOf(extractor).SameResultWhenAppended(prefix);
 }
 
 // Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.
-bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
-                       const lsm_sieve_hooks* hooks) noexcept {
+bool lsm_sieve_install(rocksdb_options_t* options, rust::CfFilter* cf_filter,
+                       const Hooks* hooks) noexcept {
   const auto shared = std::make_shared<const CfFilter>(cf_filter, hooks);
   Options& rep = options->rep;
   rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);

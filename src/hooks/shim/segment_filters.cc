@@ -45,9 +45,6 @@ bool EndsWith(const Slice& contents, const char (&trailer)[kTrailerSize]) {
          std::memcmp(contents.data() + contents.size() - kTrailerSize, trailer, kTrailerSize) == 0;
 }
 
-// As in callbacks.rs: what the keys of an SST come from.
-enum class TableOrigin : uint8_t { kUnknown = 0, kMemtables = 1, kTables = 2 };
-
 TableOrigin OriginOf(TableFileCreationReason reason) {
   switch (reason) {
     case TableFileCreationReason::kFlush:
@@ -71,48 +68,44 @@ bool IsInLastLevel(const FilterBuildingContext& context) {
 // The filter of an SST under construction. It is shared by the two objects that RocksDB creates for
 // the SST: the filter builder sees each key and writes the block that names the segment; the
 // collector counts the entries and writes the segment's id into the SST's properties.
-class SegmentFilterBuild {
+class TableCapture {
  public:
   // `is_asked_for`: without us, the SST would have a filter of RocksDB's.
-  SegmentFilterBuild(CfFilterPtr cf_filter, TableOrigin origin, bool is_in_last_level,
+  TableCapture(CfFilterPtr cf_filter, TableOrigin origin, bool is_in_last_level,
                      bool is_asked_for)
       : cf_filter_(std::move(cf_filter)),
         is_asked_for_(is_asked_for),
-        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), static_cast<uint8_t>(origin),
-                                                is_in_last_level)) {}
-  ~SegmentFilterBuild() {
+        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), origin, is_in_last_level)) {}
+  ~TableCapture() {
     if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
   }
-  SegmentFilterBuild(const SegmentFilterBuild&) = delete;
-  SegmentFilterBuild& operator=(const SegmentFilterBuild&) = delete;
+  TableCapture(const TableCapture&) = delete;
+  TableCapture& operator=(const TableCapture&) = delete;
 
   const CfFilter* cf_filter() const { return cf_filter_.get(); }
   bool wanted() const { return table_ != nullptr; }
   bool is_asked_for() const { return is_asked_for_; }
   void Add(const Slice& key) {
-    if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key.data(), key.size());
+    if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key);
   }
   bool AddWithPrefix(const Slice& key, const Slice& prefix) {
     return table_ == nullptr ||
-           cf_filter_->hooks()->table_add_with_prefix(table_, key.data(), key.size(),
-                                                      prefix.data(), prefix.size());
+           cf_filter_->hooks()->table_add_with_prefix(table_, key, prefix);
   }
   // Appends the name and version of the extractor whose prefixes the filter has; false if none.
   bool AppendExtractor(std::string* block) const {
     if (table_ == nullptr) return false;
     const size_t before = block->size();
     cf_filter_->hooks()->table_extractor(
-        table_, block, [](void* context, const char* name, size_t size, uint32_t version) {
+        table_, block, [](void* context, Slice name, uint32_t version) {
           auto* block = static_cast<std::string*>(context);
-          block->append(name, size);
+          block->append(name.data(), name.size());
           PutFixed32(block, version);
         });
     return block->size() > before;
   }
   bool Id(uint8_t id[kIdSize]) const {
-    if (table_ == nullptr) return false;
-    cf_filter_->hooks()->table_id(table_, id);
-    return true;
+    return table_ != nullptr && cf_filter_->hooks()->table_id(table_, id);
   }
   bool Finish(uint64_t entries) {
     return table_ != nullptr && cf_filter_->hooks()->table_finish(table_, entries);
@@ -121,38 +114,40 @@ class SegmentFilterBuild {
  private:
   const CfFilterPtr cf_filter_;
   const bool is_asked_for_;
-  void* const table_;  // null: no segment filter is configured, or a hook failed
+  rust::SegmentFilterBuild* const table_;  // null: no segment filter is configured, or a hook failed
 };
 
-// The build whose collector is not created yet. The constructor of a table builder creates its
-// filter builder and then its collectors, on one thread, with no other SST in between.
-thread_local std::shared_ptr<SegmentFilterBuild> pending_build;
+// The capture whose collector is not created yet. The constructor of a table builder creates its
+// filter builder and then its collectors, on one thread, with no other SST in between. If it did not,
+// a capture of another column family would not be taken, and one of another SST would get no filter:
+// its keys would not be as many as the entries.
+thread_local std::shared_ptr<TableCapture> pending_capture;
 
-class SegmentBuilder : public FilterBitsBuilder {
+class CapturingBuilder : public FilterBitsBuilder {
  public:
-  explicit SegmentBuilder(std::shared_ptr<SegmentFilterBuild> build) : build_(std::move(build)) {}
+  explicit CapturingBuilder(std::shared_ptr<TableCapture> capture) : capture_(std::move(capture)) {}
 
   void AddKey(const Slice& key) override {
     ++added_;
-    build_->Add(key);
+    capture_->Add(key);
   }
   // If the extractor was set on the running engine, the filter lacks its prefixes, with which
   // RocksDB will probe. So the block names no segment.
   void AddKeyAndAlt(const Slice& key, const Slice& prefix) override {
     ++added_;
-    if (!build_->AddWithPrefix(key, prefix)) without_id_ = true;
+    if (!capture_->AddWithPrefix(key, prefix)) without_id_ = true;
     FAULT(PrefixBlockHasSegmentId, without_id_ = false);
   }
   size_t EstimateEntriesAdded() override { return added_; }
   Slice Finish(std::unique_ptr<const char[]>* buf) override {
     std::string block(kIdSize, '\0');
-    if (!without_id_) build_->Id(reinterpret_cast<uint8_t*>(block.data()));
-    bool has_prefixes = build_->AppendExtractor(&block);
+    if (!without_id_) capture_->Id(reinterpret_cast<uint8_t*>(block.data()));
+    bool has_prefixes = capture_->AppendExtractor(&block);
     FAULT(PrefixBlockNamesNoExtractor, {
       block.resize(kIdSize);
       has_prefixes = false;
     });
-    const char* const with_prefixes = build_->is_asked_for() ? kPrefixTrailer : kUnaskedTrailer;
+    const char* const with_prefixes = capture_->is_asked_for() ? kPrefixTrailer : kUnaskedTrailer;
     block.append(has_prefixes ? with_prefixes : kTrailer, kTrailerSize);
     auto bytes = std::make_unique<char[]>(block.size());
     std::memcpy(bytes.get(), block.data(), block.size());
@@ -167,44 +162,42 @@ class SegmentBuilder : public FilterBitsBuilder {
 #endif
 
  private:
-  const std::shared_ptr<SegmentFilterBuild> build_;
+  const std::shared_ptr<TableCapture> capture_;
   size_t added_ = 0;
   bool without_id_ = false;
 };
 
 class SegmentReader : public FilterBitsReader {
  public:
-  SegmentReader(CfFilterPtr cf_filter, void* segment, void* extractor)
+  SegmentReader(CfFilterPtr cf_filter, rust::Segment* segment, rust::PrefixId* extractor)
       : cf_filter_(std::move(cf_filter)), segment_(segment), extractor_(extractor) {}
   ~SegmentReader() override {
     if (segment_ != nullptr) cf_filter_->hooks()->segment_release(segment_, extractor_);
   }
   bool MayMatch(const Slice& key) override {
     return segment_ == nullptr ||
-           cf_filter_->hooks()->segment_may_contain(segment_, extractor_, key.data(), key.size());
+           cf_filter_->hooks()->segment_may_contain(segment_, extractor_, key);
   }
   void MayMatch(int num_keys, Slice** keys, bool* may_match) override {
     constexpr int kBatch = 32;
-    const char* starts[kBatch];
-    size_t sizes[kBatch];
+    Slice batch[kBatch];
     for (int begin = 0; begin < num_keys; begin += kBatch) {
       const int count = std::min(kBatch, num_keys - begin);
       for (int i = 0; i < count; ++i) {
-        starts[i] = keys[begin + i]->data();
-        sizes[i] = keys[begin + i]->size();
+        batch[i] = *keys[begin + i];
         may_match[begin + i] = true;
       }
       if (segment_ != nullptr) {
         cf_filter_->hooks()->segment_may_contain_many(
-            segment_, extractor_, static_cast<size_t>(count), starts, sizes, may_match + begin);
+            segment_, extractor_, static_cast<size_t>(count), batch, may_match + begin);
       }
     }
   }
 
  private:
   const CfFilterPtr cf_filter_;
-  void* const segment_;    // null: nothing is known of this SST, every key is maybe
-  void* const extractor_;  // null: probed with keys alone
+  rust::Segment* const segment_;     // null: nothing is known of this SST, every key is maybe
+  rust::PrefixId* const extractor_;  // null: probed with keys alone
 };
 
 // Whether any column family of this process got another prefix extractor while it was open. No SST
@@ -275,12 +268,12 @@ class SegmentPolicy : public FilterPolicy {
     if (!context.table_options.whole_key_filtering) return own.release();
     bool is_asked_for = own != nullptr;
     FAULT(SstsWithoutOwnFilterUnmarked, is_asked_for = true);
-    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, OriginOf(context.reason),
+    auto capture = std::make_shared<TableCapture>(cf_filter_, OriginOf(context.reason),
                                                       IsInLastLevel(context), is_asked_for);
     // No segment filter of ours is configured: RocksDB builds its own.
-    if (!build->wanted()) return own.release();
-    pending_build = std::move(build);
-    return new SegmentBuilder(pending_build);
+    if (!capture->wanted()) return own.release();
+    pending_capture = std::move(capture);
+    return new CapturingBuilder(pending_capture);
   }
 
   // Without a policy, RocksDB reads no filter. A block without prefixes may be that of an SST whose
@@ -301,19 +294,17 @@ class SegmentPolicy : public FilterPolicy {
     if (!has_prefixes && !IsSegmentBlock(contents)) {
       return BuiltinFilterPolicy::GetBuiltinFilterBitsReader(contents);
     }
-    const char* name = contents.data() + kIdSize;
-    size_t size = 0;
+    Slice name;
     uint32_t version = 0;
     if (has_prefixes) {
-      size = contents.size() - kBlockSize - sizeof(version);
-      version = DecodeFixed32(name + size);
+      name = Slice(contents.data() + kIdSize, contents.size() - kBlockSize - sizeof(version));
+      version = DecodeFixed32(name.data() + name.size());
     }
-    void* segment = nullptr;
-    void* extractor = nullptr;
+    rust::Segment* segment = nullptr;
+    rust::PrefixId* extractor = nullptr;
     if (!IsNull(contents.data())) {
       const auto* id = reinterpret_cast<const uint8_t*>(contents.data());
-      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id, name, size, version,
-                                                    &extractor);
+      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id, name, version, &extractor);
     }
     return new SegmentReader(cf_filter_, segment, extractor);
   }
@@ -327,21 +318,21 @@ class SegmentPolicy : public FilterPolicy {
 class Collector : public TablePropertiesCollector {
  public:
   // `feeds`: no filter builder sees this SST's keys, so the collector adds them.
-  Collector(std::shared_ptr<SegmentFilterBuild> build, bool feeds)
-      : build_(std::move(build)), feeds_(feeds) {}
+  Collector(std::shared_ptr<TableCapture> capture, bool feeds)
+      : capture_(std::move(capture)), feeds_(feeds) {}
 
   const char* Name() const override { return "lsm-sieve"; }
   Status AddUserKey(const Slice& key, const Slice&, EntryType type, SequenceNumber,
                     uint64_t) override {
     if (type != kEntryRangeDeletion) {
       ++entries_;
-      if (feeds_) build_->Add(key);
+      if (feeds_) capture_->Add(key);
     }
     return Status::OK();
   }
   Status Finish(UserCollectedProperties* properties) override {
     uint8_t id[kIdSize];
-    if (build_->Finish(entries_) && build_->Id(id)) {
+    if (capture_->Finish(entries_) && capture_->Id(id)) {
       properties->insert({kSegmentIdProperty, std::string(reinterpret_cast<char*>(id), kIdSize)});
     }
     return Status::OK();
@@ -349,7 +340,7 @@ class Collector : public TablePropertiesCollector {
   UserCollectedProperties GetReadableProperties() const override { return {}; }
 
  private:
-  const std::shared_ptr<SegmentFilterBuild> build_;
+  const std::shared_ptr<TableCapture> capture_;
   const bool feeds_;
   uint64_t entries_ = 0;
 };
@@ -360,13 +351,13 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
 
   const char* Name() const override { return "lsm-sieve"; }
   TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
-    std::shared_ptr<SegmentFilterBuild> begun = std::move(pending_build);
-    pending_build.reset();
+    std::shared_ptr<TableCapture> begun = std::move(pending_capture);
+    pending_capture.reset();
     if (begun != nullptr && begun->cf_filter() == cf_filter_.get()) {
       return new Collector(std::move(begun), false);
     }
-    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, TableOrigin::kUnknown, false, false);
-    return new Collector(std::move(build), true);
+    auto capture = std::make_shared<TableCapture>(cf_filter_, TableOrigin::kUnknown, false, false);
+    return new Collector(std::move(capture), true);
   }
 
  private:

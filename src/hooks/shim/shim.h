@@ -2,9 +2,8 @@
 // or table-properties collector, and no reader of raw SST keys.
 //
 // It makes no decisions. Each class forwards to RocksDB's own object and reports each call to the
-// Rust side, through the table of functions in `lsm_sieve_hooks`. The Rust functions never unwind.
-// No exception leaves the shim for Rust either: if a container cannot be allocated, the process
-// aborts, as it does in RocksDB.
+// Rust side, through the table of functions in `abi.h`. No exception leaves the shim for Rust: if a
+// container cannot be allocated, the process aborts, as it does in RocksDB.
 //
 //   memtables.cc        each key that a memtable takes
 //   segment_filters.cc  each key that an SST is built from; probes of its segment filter
@@ -13,15 +12,16 @@
 //   tables.cc           the live SSTs and their raw entries, and those of the memtables
 //   transactions.cc     transactions on an engine that was opened without them
 //   engine.cc           the engine past its filters: flushes, properties, single keys
-//   handle.cc           the database behind the C handle, whose reads ask the filters first
+//   find_handle.cc      the C handle of a database that `rocksdb` opened
+//   database.cc         the database behind the C handle, whose reads ask the filters first
+//   iterator.cc         its iterators
+//   sieve.h             what both ask the Rust side
 //   errors.cc           text for the Rust side
 //
 // This header has what several of them use.
 
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -32,6 +32,8 @@
 #include "rocksdb/memtablerep.h"
 #include "rocksdb/options.h"
 #include "rocksdb/table_properties.h"
+
+#include "abi.h"
 
 // RocksDB's private structures behind its C API (db/c.cc). `lsm_sieve_layout_matches` checks the
 // first; the self-check of the hooks uses the second.
@@ -46,87 +48,6 @@ struct rocksdb_column_family_handle_t {
 struct rocksdb_t {
   ROCKSDB_NAMESPACE::DB* rep;
 };
-
-extern "C" {
-
-// The insertion of a key into a memtable that is under way.
-struct lsm_sieve_insertion {
-  uint64_t hash;
-  uint64_t side;
-};
-
-// The Rust functions that are called on events. `cf_filter` is the filters of one column family,
-// `table` the segment filter of an SST under
-// construction, `segment` a segment filter that is probed. `listener` receives the events of the
-// whole database. `sieve` is what a database's handle asks; `context` belongs to the function that
-// is passed with it, which is called before the hook returns.
-struct lsm_sieve_hooks {
-  void (*column_release)(void* cf_filter);
-  void (*memtable_created)(void* cf_filter, uint32_t cf);
-  // Before the memtable takes a key, and after.
-  lsm_sieve_insertion (*memtable_prepare)(void* cf_filter, const char* key, size_t size);
-  void (*memtable_insert)(void* cf_filter, lsm_sieve_insertion insertion, const char* key,
-                          size_t size);
-  // `origin`: what the keys of the SST come from.
-  void* (*table_begin)(void* cf_filter, uint8_t origin, bool is_in_last_level);
-  void (*table_add)(void* table, const char* key, size_t size);
-  // The same with the prefix that RocksDB's extractor gives the key. False if it is not the one that
-  // the filter takes.
-  bool (*table_add_with_prefix)(void* table, const char* key, size_t size, const char* prefix,
-                                size_t prefix_size);
-  // Calls `take` with the id of the extractor whose prefixes the filter has, unless there is none.
-  void (*table_extractor)(void* table, void* context,
-                          void (*take)(void* context, const char* name, size_t size,
-                                       uint32_t version));
-  void (*table_id)(void* table, uint8_t id[16]);
-  // Seals the filter of an SST with this many point entries. If false, the SST gets no id.
-  bool (*table_finish)(void* table, uint64_t entries);
-  void (*table_release)(void* table);
-  // With a name: RocksDB also probes for the prefixes by this extractor, which is set.
-  void* (*segment_open)(void* cf_filter, const uint8_t id[16], const char* name, size_t size,
-                        uint32_t version, void** extractor);
-  bool (*segment_may_contain)(void* segment, void* extractor, const char* key, size_t size);
-  void (*segment_may_contain_many)(void* segment, void* extractor, size_t count,
-                                   const char* const* keys, const size_t* sizes, bool* answers);
-  void (*segment_release)(void* segment, void* extractor);
-  void (*listener_release)(void* listener);
-  void (*engine_changed)(void* listener);
-  void (*keys_ingested)(void* listener, const char* cf, size_t size);
-  void (*sieve_release)(void* sieve);
-  // The database closes: its engine is not used from here on.
-  void (*sieve_close)(void* sieve);
-  // Whether a key is absent. Otherwise `read` was called, which returns what the engine found; or it
-  // was not, and is to be called.
-  bool (*sieve_read)(void* sieve, uint32_t cf, const char* key, size_t size, void* context,
-                     int8_t (*read)(void* context));
-  bool (*sieve_rules_out)(void* sieve, uint32_t cf, const char* key, size_t size);
-  // Calls `read` with the indexes of the keys that the engine must read, perhaps twice. If it
-  // returns false, the engine is to be read for all keys.
-  bool (*sieve_read_many)(void* sieve, size_t count, const uint32_t* cfs,
-                          const ROCKSDB_NAMESPACE::Slice* keys, void* context,
-                          void (*read)(void* context, const size_t* at, size_t count,
-                                       int8_t* found));
-  // Whether filters may answer for prefixes of this column family. Sets the edition of its view, and
-  // after how many seeks in a row that find something an iterator no longer asks them.
-  bool (*sieve_prefixes)(void* sieve, uint32_t cf, uint64_t* edition, uint32_t* most_found);
-  // Whether no key of a span existed since that edition; see `Span` in handle.cc.
-  bool (*sieve_is_empty)(void* sieve, uint32_t cf, uint64_t edition, uint8_t span,
-                         const char* first, size_t first_size, const char* last, size_t last_size);
-  // A column family gets another prefix extractor.
-  void (*sieve_extractor_changes)(void* sieve);
-  void (*sieve_external_writes)(void* sieve, uint32_t cf, void* context, void (*run)(void* context));
-  // Calls `refuse` with the reason; or installs the hooks in the options and calls `create`, which
-  // sets the new ids. All are -1 when it is called.
-  void (*sieve_create_cfs)(void* sieve, size_t count, const ROCKSDB_NAMESPACE::Slice* names,
-                           rocksdb_options_t* const* options, void* context,
-                           void (*refuse)(void* context, const char* reason, size_t size),
-                           void (*create)(void* context, int64_t* ids));
-  // Calls `drop`, which says of each whether it was dropped. All are false when it is called.
-  void (*sieve_drop_cfs)(void* sieve, size_t count, const uint32_t* cfs, void* context,
-                         void (*drop)(void* context, bool* dropped));
-};
-
-}  // extern "C"
 
 namespace lsm_sieve {
 
@@ -157,16 +78,16 @@ inline constexpr size_t kIdSize = 16;
 // that holds it.
 class CfFilter {
  public:
-  CfFilter(void* raw, const lsm_sieve_hooks* hooks) : raw_(raw), hooks_(hooks) {}
-  ~CfFilter() { hooks_->column_release(raw_); }
+  CfFilter(rust::CfFilter* raw, const Hooks* hooks) : raw_(raw), hooks_(hooks) {}
+  ~CfFilter() { hooks_->cf_filter_release(raw_); }
   CfFilter(const CfFilter&) = delete;
   CfFilter& operator=(const CfFilter&) = delete;
-  void* raw() const { return raw_; }
-  const lsm_sieve_hooks* hooks() const { return hooks_; }
+  rust::CfFilter* raw() const { return raw_; }
+  const Hooks* hooks() const { return hooks_; }
 
  private:
-  void* const raw_;
-  const lsm_sieve_hooks* const hooks_;
+  rust::CfFilter* const raw_;
+  const Hooks* const hooks_;
 };
 using CfFilterPtr = std::shared_ptr<const CfFilter>;
 
@@ -216,7 +137,7 @@ char* ErrorOf(const Status& status);
 // engine.cc: the engine that the column family belongs to.
 DB* EngineOf(rocksdb_column_family_handle_t* cf);
 
-// handle.cc: writes through this handle lock their keys from here on. The filters must be behind it.
+// database.cc: writes through this handle lock their keys from here on. The filters must be behind it.
 void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks);
 
 // transactions.cc: call before the engine creates `number` column families; `locks` as for

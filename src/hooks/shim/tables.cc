@@ -19,21 +19,6 @@
 
 #include "shim.h"
 
-// A live SST as the Rust side is told of it.
-struct lsm_sieve_table {
-  const char* path;
-  size_t path_size;
-  const uint8_t* segment;  // 16 bytes, or null: the SST was built without the plugin
-  const uint8_t* unique;   // 16 bytes, or null: the SST is older than RocksDB 6.24
-  uint64_t entries;  // point entries: old versions, merge operands and tombstones included
-  int level;             // -1: unknown
-  bool is_in_last_level;  // of a leveled tree
-  const char* smallest;  // null: key range unknown
-  size_t smallest_size;
-  const char* largest;
-  size_t largest_size;
-};
-
 namespace lsm_sieve {
 namespace {
 
@@ -74,7 +59,7 @@ extern "C" {
 // newest version. A secondary creates a version of each column family at each catch-up, and passes
 // it to readers only if something changed and all succeeded; it waits for no flush.
 char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers, void* context,
-                            void (*each)(void* context, const lsm_sieve_table* table)) noexcept {
+                            EachTable each) noexcept {
   DB* db = EngineOf(cf);
   TablePropertiesCollection tables;
   ColumnFamilyMetaData metadata;
@@ -97,9 +82,8 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
   const auto levels = LevelsByPath(metadata);
   const int last_level = LastLevel(cf, metadata);
   for (const auto& [path, properties] : tables) {
-    lsm_sieve_table table = {};
-    table.path = path.data();
-    table.path_size = path.size();
+    Table table = {};
+    table.path = path;
     const auto& collected = properties->user_collected_properties;
     const auto found = collected.find(kSegmentIdProperty);
     if (found != collected.end() && found->second.size() == kIdSize) {
@@ -117,10 +101,9 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
       const SstFileMetaData& file = *in_level->second.file;
       table.level = in_level->second.level;
       table.is_in_last_level = table.level == last_level;
-      table.smallest = file.smallestkey.data();
-      table.smallest_size = file.smallestkey.size();
-      table.largest = file.largestkey.data();
-      table.largest_size = file.largestkey.size();
+      table.is_placed = true;
+      table.smallest = file.smallestkey;
+      table.largest = file.largestkey;
     }
     each(context, &table);
   }
@@ -129,13 +112,11 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
 
 // Calls `each` for every raw entry of one SST file, including old versions, merge operands and
 // tombstones (`deletion`). `each` returns false to stop. Returns an error to free, or null.
-char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, size_t path_size,
-                         void* context,
-                         bool (*each)(void* context, const char* key, size_t size,
-                                      bool deletion)) noexcept {
+char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, Slice path, void* context,
+                         EachKey each) noexcept {
   const Options options = EngineOf(cf)->GetOptions(cf->rep);
   SstFileReader reader(options);
-  Status status = reader.Open(std::string(path, path_size));
+  Status status = reader.Open(path.ToString());
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
   if (entries == nullptr) return CopyString("the SST cannot be iterated");
@@ -146,7 +127,7 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, s
     bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
                     entry.type == kEntryDeleteWithTimestamp;
     FAULT(RawEntityIsDeletion, deletion |= entry.type == kEntryWideColumnEntity);
-    if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
+    if (!each(context, entry.user_key, deletion)) return nullptr;
   }
   FAULT(ReadErrorIsEnd, return nullptr);
   return ErrorOf(entries->status());
@@ -159,8 +140,7 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, s
 // of memtables that are supported can be iterated while they are written. A memtable that is not
 // among them was flushed, and its SST is in the newest version by now.
 char* lsm_sieve_memtable_keys(rocksdb_column_family_handle_t* cf, void* context,
-                              bool (*each)(void* context, const char* key, size_t size,
-                                           bool deletion)) noexcept {
+                              EachKey each) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
   SuperVersion* super_version = handle->cfd()->GetReferencedSuperVersion(engine);
@@ -182,7 +162,7 @@ char* lsm_sieve_memtable_keys(rocksdb_column_family_handle_t* cf, void* context,
       const Slice internal = entries->key();
       const Slice key = ExtractUserKey(internal);
       const bool deletion = IsDeletion(static_cast<uint8_t>(ExtractValueType(internal)));
-      goes_on = each(context, key.data(), key.size(), deletion);
+      goes_on = each(context, key, deletion);
     }
     if (status.ok()) status = entries->status();
   }

@@ -183,33 +183,30 @@ void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept { delete lock
 // Whether the transaction itself has written to this key. A null handle means the default column
 // family.
 bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
-                                 rocksdb_column_family_handle_t* cf, const char* key,
-                                 size_t size) noexcept {
+                                 rocksdb_column_family_handle_t* cf, Slice key) noexcept {
   WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
   FAULT(OwnWritesIgnored, return false);
   if (batch->GetWriteBatch()->Count() == 0) return false;
   const std::unique_ptr<WBWIIterator> entries(
       cf == nullptr ? batch->NewIterator() : batch->NewIterator(cf->rep));
-  const Slice sought(key, size);
-  entries->Seek(sought);
-  return entries->Valid() && entries->Entry().key == sought;
+  entries->Seek(key);
+  return entries->Valid() && entries->Entry().key == key;
 }
 
 // With locks: keeps others from writing to this key until the transaction has ended. Optimistic:
 // records the key, so that the commit fails if somebody else writes to it from here on, or did
 // since the transaction's snapshot. Only a lock can fail.
 char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
-                                  rocksdb_column_family_handle_t* cf, const char* key,
-                                  size_t size, bool exclusive) noexcept {
+                                  rocksdb_column_family_handle_t* cf, Slice key,
+                                  bool exclusive) noexcept {
   FAULT(AbsentKeyNotWatched, return nullptr);
   std::string* const no_value = nullptr;
-  const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
   const ExactRead exact;
   const Status status =
       cf == nullptr
-          ? rep->GetForUpdate(ReadOptions(), watched, no_value, exclusive)
-          : rep->GetForUpdate(ReadOptions(), cf->rep, watched, no_value, exclusive);
+          ? rep->GetForUpdate(ReadOptions(), key, no_value, exclusive)
+          : rep->GetForUpdate(ReadOptions(), cf->rep, key, no_value, exclusive);
   return ErrorOf(status);
 }
 

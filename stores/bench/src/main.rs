@@ -95,7 +95,7 @@ fn bench<S: TestStore>(
     let present = |number: u64| key(number * 7_919 % keys);
     let [absent_alone, absent_behind] = compare(&filtered, WARM, &absent, || Ok(()))?;
     let [present_alone, present_behind] = compare(&filtered, WARM, &present, || Ok(()))?;
-    let bits_per_key = filtered.health().memory.get() as f64 / keys as f64;
+    let bits_per_key = filtered.health().memory.summary.get() as f64 / keys as f64;
 
     drop(filtered);
     let began = Instant::now();

@@ -166,7 +166,7 @@ impl View<'_> {
     /// Whether the filters alone deny a key. They still have the keys that this state needs.
     pub fn denies(&self, key: &str) -> bool {
         let data = self.store.cf(DATA);
-        let answer = self.store.db.filter_answer_cf(&data, stored_key(key));
+        let answer = self.store.db.filters().answer_cf(&data, stored_key(key));
         answer.is_absent()
     }
 }

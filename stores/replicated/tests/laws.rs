@@ -37,11 +37,11 @@ impl Subject for Db {
     }
 
     fn is_denied(&self, key: &[u8]) -> bool {
-        self.0.filter_answer(key).is_absent()
+        self.0.filters().answer(key).is_absent()
     }
 
     fn settle(&self) -> bool {
-        self.0.wait_until_complete(LIMIT) && self.0.wait_for_maintenance(LIMIT)
+        self.0.filters().wait_until_complete(LIMIT) && self.0.filters().wait_for_maintenance(LIMIT)
     }
 
     fn flush(&self) -> Result<(), BoxError> {
@@ -69,7 +69,7 @@ impl Subject for Db {
     }
 
     fn rebuild_filters(&self) {
-        _ = self.0.consolidate();
+        _ = self.0.filters().consolidate();
     }
 }
 

@@ -32,7 +32,7 @@ fn found(history: &History, store: &Store) -> Tally {
 /// Checks all nodes against the history. Filters must deny most keys that do not exist.
 fn check(cluster: &Cluster, history: &History) {
     for node in cluster.nodes() {
-        assert!(node.store().db().wait_until_complete(PATIENCE));
+        assert!(node.store().db().filters().wait_until_complete(PATIENCE));
         let found = found(history, node.store());
         assert!(found.is_clean(), "{found:?}");
         // Half of the keys that are read never existed.
@@ -70,11 +70,11 @@ async fn three_nodes_agree_and_filters_answer_misses() {
     check(&cluster, &history);
     for node in cluster.nodes() {
         let store = node.store();
-        let before = store.db().stats();
+        let before = store.db().filters().stats();
         for number in 0..1_000 {
             assert_eq!(store.get(&History::absent_key(number)).unwrap(), None);
         }
-        let after = store.db().stats();
+        let after = store.db().filters().stats();
         let denied = after.absent - before.absent;
         assert!(denied >= 950, "{denied} of 1,000 misses");
         assert!(after.engine_reads() - before.engine_reads() <= 50);
@@ -204,7 +204,7 @@ async fn readers_beside_an_installation_see_states_of_the_log() {
     cluster.restart(behind, false).await.unwrap();
     let node = cluster.node(behind).unwrap();
     let store = node.store();
-    assert!(store.db().wait_until_complete(PATIENCE));
+    assert!(store.db().filters().wait_until_complete(PATIENCE));
     let old = store.view().unwrap().applied();
     let (saw_old, saw_new) = (AtomicBool::new(false), AtomicBool::new(false));
     let read = || {
@@ -322,14 +322,14 @@ async fn installation_is_one_step() {
             for (nth, snapshot) in snapshots.iter().enumerate().skip(1) {
                 // Mostly, filters answer when an installation begins.
                 if nth % 3 != 0 {
-                    assert!(store.db().wait_until_complete(PATIENCE));
+                    assert!(store.db().filters().wait_until_complete(PATIENCE));
                 }
                 install(snapshot);
                 thread::sleep(Duration::from_millis(20));
             }
         });
     });
-    assert!(store.db().wait_until_complete(PATIENCE));
+    assert!(store.db().filters().wait_until_complete(PATIENCE));
     assert!(store.view().unwrap().denies(&History::absent_key(1)));
 }
 

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
-use crate::math::{Bits, Items};
+use crate::math::Items;
 use lsm_sieve_front::filter_options::FilterOptions;
 
 /// Small, so that keys come and go. Keys from here on are never put.
@@ -306,7 +306,7 @@ fn a_snapshot_of_another_follower_is_refused() {
 #[test]
 fn a_filter_without_memory_for_more_denies_nothing() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-    let options = FilterOptions::default().memory_budget(Bits::from_bytes(4 << 10));
+    let options = FilterOptions::default().memory_budget(4 << 10);
     let folder = Path::new("/filter");
     let mut follower = Follower::open_on(disk, folder, 1, &options, None).unwrap();
     let snapshot = follower.snapshot(Items::new(0));

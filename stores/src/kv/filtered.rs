@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::disk::{Disk, RealDisk};
 use crate::fault::fault;
@@ -15,13 +15,11 @@ use crate::kv::recovery::{Commits, Recovery};
 use crate::kv::store::Store;
 use crate::kv::write::Write;
 use crate::sync::Mutex;
-use lsm_sieve_front::audit::FalseNegative;
 use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
 use lsm_sieve_front::cf_filter::{CfFilter, lookup};
 use lsm_sieve_front::engine::Engine;
 use lsm_sieve_front::filter_options::FilterOptions;
-use lsm_sieve_front::filters::{Filters, MaintenanceError};
-use lsm_sieve_front::health::CfHealth;
+use lsm_sieve_front::filters::Filters;
 use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
 use lsm_sieve_front::options::{FrontOptions, SummarySaves};
 use lsm_sieve_front::view::{Answer, Coverage};
@@ -42,7 +40,8 @@ pub enum OpenError<E: std::error::Error + 'static> {
 }
 
 /// A key-value store with a filter in front. The [module](super) has the rules that the store must
-/// keep.
+/// keep. The state of the filter and its maintenance are those of [`Filters`], to which it
+/// dereferences.
 ///
 /// Dropping it saves the filter.
 pub struct FilteredStore<S: Store> {
@@ -96,7 +95,8 @@ impl<S: Store> FilteredStore<S> {
         };
         let hash = options.get_hash();
         let (opening, cf) = Opening::of_one_key_space(disk, folder, &front, hash)?;
-        let opened = Commits::open(&store, recovery, &cf.covered()).map_err(OpenError::Records)?;
+        let opened = Commits::open(&store, recovery, &cf.coverage().covered())
+            .map_err(OpenError::Records)?;
         let mut found = opened.position.filter(|_| opened.trusted.is_none());
         fault!(FoundNameKept, found = None);
         let mut journaled = 0;
@@ -257,36 +257,14 @@ impl<S: Store> FilteredStore<S> {
         self.link.external_writes_begin()?;
         Ok(ExternalWrites { link: &self.link })
     }
+}
 
-    /// The state of the filter, from cheap figures.
-    pub fn health(&self) -> CfHealth {
-        self.cf.health()
-    }
+/// The state of the filter, and its maintenance.
+impl<S: Store> Deref for FilteredStore<S> {
+    type Target = Filters;
 
-    /// The false negative that ended the trust in the filter, if an audit found one. The next open
-    /// rebuilds it.
-    pub fn false_negative(&self) -> Option<FalseNegative> {
-        self.filters.false_negative().cloned()
-    }
-
-    /// Waits at most `limit` until the filter holds every key.
-    #[must_use = "false if it took longer"]
-    pub fn wait_until_complete(&self, limit: Duration) -> bool {
-        self.filters.wait_until_complete(limit)
-    }
-
-    /// Waits at most `limit` until maintenance has done what was due.
-    #[must_use = "false if it took longer"]
-    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
-        self.filters.wait_for_maintenance(limit, || true)
-    }
-
-    /// Rebuilds the filter at the right size, from all keys of the store.
-    ///
-    /// # Errors
-    /// If it could not be finished. The old filter stays and remains correct.
-    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        self.filters.consolidate()
+    fn deref(&self) -> &Filters {
+        &self.filters
     }
 }
 

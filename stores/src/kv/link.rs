@@ -55,7 +55,7 @@ impl StoredFilter {
     /// Removes it, durably. A save that began before is not published any more.
     pub(super) fn forget(&self) -> Result<(), FilterFolderError> {
         fault!(StoredFilterKept, return Ok(()));
-        self.cf.forget_stored();
+        self.cf.coverage().forget_stored();
         let forgotten = self.filter_store.forget_summary(self.cf.name());
         forgotten.map_err(FilterFolderError::Folder)
     }

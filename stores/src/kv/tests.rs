@@ -430,7 +430,7 @@ fn rebuilt_filter_has_room_for_the_keys_of_the_one_before() {
     let store = open(&MemoryDisk::new(), &memory, Recovery::Scan);
     assert!(store.wait_until_complete(LIMIT));
     store.consolidate().unwrap();
-    assert_eq!(store.health().stages, 1);
+    assert_eq!(store.health().cfs[0].stages, 1);
 }
 
 #[test]

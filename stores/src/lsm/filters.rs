@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::disk::{Disk, RealDisk};
 use crate::fault::fault;
@@ -15,24 +15,22 @@ use crate::lsm::merge::{self, MergeReport};
 use crate::lsm::segment::{SegmentBuild, SegmentFilter};
 use crate::math::{Bits, Rate};
 use crate::sync::{Mutex, unpoisoned};
-use lsm_sieve_front::audit::FalseNegative;
 use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
 use lsm_sieve_front::cf_filter::{self, CfFilter, lookup};
 use lsm_sieve_front::engine::Engine;
 use lsm_sieve_front::filter_options::FilterOptions;
-use lsm_sieve_front::filters::{Filters, MaintenanceError};
-use lsm_sieve_front::health::CfHealth;
-use lsm_sieve_front::maintenance::scrub::Scrubbed;
+use lsm_sieve_front::filters::Filters;
+use lsm_sieve_front::intake::SegmentOrigin;
 use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
-use lsm_sieve_front::options::{FilterSize, FrontOptions};
+use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::segment::SegmentId;
-use lsm_sieve_front::segment_filter_build::TableOrigin;
 use lsm_sieve_front::view::Answer;
 
 /// Merges that are remembered for [`LsmFilters::merges`].
 const MERGES: usize = 64;
 
-/// The filters of one LSM store. The [module](super) has the rules that the store must keep.
+/// The filters of one LSM store. The [module](super) has the rules that the store must keep. Their
+/// state and their maintenance are those of [`Filters`], to which it dereferences.
 ///
 /// The store holds it, and calls [`LsmFilters::start`] when it is open and [`LsmFilters::close`]
 /// before it closes.
@@ -123,7 +121,11 @@ impl LsmFilters {
     /// # Errors
     /// If the system has no randomness for an id.
     pub fn begin_segment(&self) -> io::Result<SegmentBuild> {
-        let build = self.cf.begin_table(TableOrigin::Unknown, false);
+        let build = self
+            .cf
+            .intake()
+            .segments()
+            .begin(SegmentOrigin::Unknown, false);
         let id = match &build {
             Some(build) => build.id(),
             None => SegmentId::random()?,
@@ -147,7 +149,7 @@ impl LsmFilters {
         let mut awaited = outputs;
         fault!(OutputsNotAwaited, awaited = &[]);
         awaited.iter().for_each(|&id| self.link.begin(id));
-        let rate = self.cf.segment_rate();
+        let rate = self.cf.intake().segments().rate();
         let report = merge::merge(
             &self.filters.registry,
             self.filters.hasher.imprint(),
@@ -219,57 +221,14 @@ impl LsmFilters {
     pub fn segment(&self, id: SegmentId) -> SegmentFilter {
         SegmentFilter::new(self.filters.registry.open(id))
     }
+}
 
-    // ------------------------------------------------------------------ state
+/// The state of the filters, and their maintenance.
+impl Deref for LsmFilters {
+    type Target = Filters;
 
-    /// The state of the filters, from cheap figures.
-    pub fn health(&self) -> CfHealth {
-        self.cf.health()
-    }
-
-    /// Memory of the segment filters.
-    pub fn size_of_segment_filters(&self) -> Bits {
-        self.filters.registry.size()
-    }
-
-    /// The false negative that ended the trust in the filters, if an audit found one. The next open
-    /// rebuilds all of them.
-    pub fn false_negative(&self) -> Option<FalseNegative> {
-        self.filters.false_negative().cloned()
-    }
-
-    /// Verifies the checksums of all filters in memory, and drops those that changed.
-    ///
-    /// # Errors
-    /// If the rest of the maintenance run failed.
-    pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
-        self.filters.scrub()
-    }
-
-    /// Waits at most `limit` until maintenance has gone through all segments once.
-    #[must_use = "false if it took longer"]
-    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
-        self.filters.wait_for_maintenance(limit, || true)
-    }
-
-    /// Waits at most `limit` until the summary filter covers every segment.
-    #[must_use = "false if some segments are not covered"]
-    pub fn wait_until_complete(&self, limit: Duration) -> bool {
-        self.filters.wait_until_complete(limit)
-    }
-
-    /// Rebuilds the summary filter at the right size, and the segment filters that have another
-    /// rate.
-    ///
-    /// # Errors
-    /// If it could not be finished. The old filters stay and remain correct.
-    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        self.filters.consolidate()
-    }
-
-    /// Changes the size of all filters, which are then rebuilt in the background.
-    pub fn set_filter_size(&self, size: FilterSize) {
-        self.filters.set_filter_size(size);
+    fn deref(&self) -> &Filters {
+        &self.filters
     }
 }
 

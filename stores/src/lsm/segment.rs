@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::hash::KeyHash;
 use crate::lsm::engine::Link;
+use lsm_sieve_front::intake::SegmentFilterBuild;
 use lsm_sieve_front::segment::{Segment, SegmentId};
-use lsm_sieve_front::segment_filter_build::SegmentFilterBuild;
 
 /// The filter of a segment that is being written. If it is dropped before it is sealed, the segment
 /// is taken for abandoned.

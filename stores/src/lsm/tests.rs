@@ -12,7 +12,6 @@ use lsm_sieve_filter::plan::Action;
 
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
-use crate::math::Bits;
 use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::options::FilterSize;
 use lsm_sieve_front::segment::SegmentId;
@@ -332,7 +331,7 @@ fn outputs_of_inputs_without_filters_are_read() {
     let report = filters.merged(&[known, unknown], &[output]);
     assert!(!report.has_filter);
     assert_eq!(passing(&filters, output), 1_000);
-    let tight = FilterOptions::default().memory_budget(Bits::from_bytes(1));
+    let tight = FilterOptions::default().memory_budget(1);
     let filters = open(&MemoryDisk::new(), &tight);
     let ids = [keys(0..100), keys(100..200)].map(|keys| build(&filters, &keys));
     let report = filters.merged(&ids, &[output]);

@@ -322,7 +322,7 @@ impl<'a> Checker<'a> {
             return Ok(());
         };
         let expected = family.contents.get(rank);
-        if !self.db.filter_answer_cf(family.handle, key).is_absent() {
+        if !self.db.filters().answer_cf(family.handle, key).is_absent() {
             tally.false_positives += u64::from(expected.is_none());
             return Ok(());
         }
@@ -352,7 +352,7 @@ impl<'a> Checker<'a> {
         let name = FAMILIES[family.index];
         let key = self.keys.get(rank).unwrap_or_default();
         // Whether the filters or the engine said so.
-        let filters = if self.db.filter_answer_cf(family.handle, key).is_absent() {
+        let filters = if self.db.filters().answer_cf(family.handle, key).is_absent() {
             "rule it out"
         } else {
             "let it by"
@@ -469,7 +469,7 @@ impl<'a> Checker<'a> {
 
     /// Every filter against the raw keys of its SST.
     pub fn verify(&self, tally: &mut Tally) -> Checked {
-        let report = self.db.verify(true)?;
+        let report = self.db.filters().verify(true)?;
         tally.entries_verified += report.entries_checked;
         match report.lost.first() {
             None => Ok(()),

@@ -50,9 +50,9 @@ impl Secondary {
     pub fn catch_up(&self, keys: &KeySpace, tally: &mut Tally) -> Result<bool, Violation> {
         let caught_up = self.0.try_catch_up_with_primary().is_ok();
         self.finds_engine_keys(keys, tally)?;
-        let _ = self.0.wait_for_maintenance(PATIENCE);
+        let _ = self.0.filters().wait_for_maintenance(PATIENCE);
         self.finds_engine_keys(keys, tally)?;
-        match self.0.false_negative() {
+        match self.0.filters().false_negative() {
             None => Ok(caught_up),
             Some(false_negative) => {
                 let what = format!("a secondary refuted the filters of {:?}", false_negative.cf);
@@ -77,7 +77,7 @@ impl Secondary {
                     continue;
                 };
                 tally.read(Certainty::of(there.as_ref().map(|_| 0)));
-                let denied = self.0.filter_answer_cf(&handle, key).is_absent();
+                let denied = self.0.filters().answer_cf(&handle, key).is_absent();
                 let same = found == there
                     && (among_many == there || self.reads_disagree(name, key, there.as_deref())?);
                 if !same || (denied && there.is_some()) {

@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
             Step::Release => self.release(),
             Step::Flush { family } => self.flush(*family),
             Step::Compact { keys } => self.compact(keys),
-            Step::Consolidate => match self.checker.db.consolidate() {
+            Step::Consolidate => match self.checker.db.filters().consolidate() {
                 Err(_) if self.read_only_filters => Ok(()),
                 Ok(()) if self.read_only_filters => {
                     Err(Violation::other("read-only filters were consolidated"))
@@ -325,7 +325,7 @@ impl<'a> Session<'a> {
     }
 
     fn cover(&mut self) -> Checked {
-        if self.read_only_filters || self.checker.db.wait_until_complete(PATIENCE) {
+        if self.read_only_filters || self.checker.db.filters().wait_until_complete(PATIENCE) {
             return Ok(());
         }
         let what = format!("the filters do not cover within {} s", PATIENCE.as_secs());
@@ -333,7 +333,10 @@ impl<'a> Session<'a> {
     }
 
     fn set_rate(&mut self, rate: f64) -> Checked {
-        self.checker.db.set_filter_size(FilterSize::rate(rate)?);
+        self.checker
+            .db
+            .filters()
+            .set_filter_size(FilterSize::rate(rate)?);
         Ok(())
     }
 
@@ -426,7 +429,7 @@ impl<'a> Session<'a> {
         self.tally.opened += 1;
         let checker = Checker::new(&db, self.checker.settings, self.checker.keys);
         checker.agree(self.model, self.tally)?;
-        if !db.wait_until_complete(PATIENCE) {
+        if !db.filters().wait_until_complete(PATIENCE) {
             return Err(Violation::other("the filters of a checkpoint do not cover"));
         }
         checker.agree(self.model, self.tally)?;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use lsm_sieve::{Bits, FilterSize, HashId, Isolation, Items, SieveOptions};
+use lsm_sieve::{FilterSize, HashId, Isolation, Items, SieveOptions};
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{Options, TransactionDBOptions};
 use serde::{Deserialize, Serialize};
@@ -186,13 +186,13 @@ impl FilterSettings {
                 HashId::Xxh3
             });
         if let Some(hashes) = self.hashes_in_memory {
-            options = options.build_memory(Bits::from_bytes(8 * hashes.get()));
+            options = options.build_memory(8 * hashes.get());
         }
         if let Some(bits) = self.budget_bits {
             // The budget for filters: the fixed memory of the families is added.
             let overhead = options.memory_for(Items::new(0)).overhead.get();
             let overhead = overhead * FAMILIES.len() as u64;
-            options = options.memory_budget(Bits::new(overhead.saturating_add(bits)));
+            options = options.memory_budget(overhead.saturating_add(bits) / 8);
         }
         if let Some(family) = self.excluded_cf {
             options = options.exclude_cfs(FAMILIES.get(family).copied());

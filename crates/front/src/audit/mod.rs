@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 
-pub mod throttle;
+mod throttle;
 pub(crate) mod trust;
 
 pub use self::throttle::Throttle;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_drawn_of_none_and_every_one_of_one() {
+    fn sampler_of_zero_draws_none_and_of_one_draws_all() {
         for first in [0, u64::from(u32::MAX) - 5_000, u64::MAX - 5_000] {
             let ordinals = || (0..10_000).map(|n| first.wrapping_add(n));
             assert_eq!(audits(Sampler::one_in(0), ordinals()), 0);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_at_once_one_is_drawn_in_the_share_of_all() {
+    fn batch_draw_samples_each_position_at_the_set_rate() {
         let (of, rounds) = (1_000, 100_000_u64);
         for batch in [|_| 64, |round| 1 + round % 64] {
             let mut ordinal = 0;
@@ -146,7 +146,7 @@ mod tests {
 
     /// Otherwise keys whose turns are in step with the sampler would never be audited.
     #[test]
-    fn every_key_is_drawn_in_its_share_whatever_its_turn() {
+    fn keys_that_take_turns_are_each_sampled_at_the_set_rate() {
         for of in [2_u32, 16, 1_000, 1_024, 8_192] {
             for turns in [1_u64, 2, 3, 8, 1_000, 1_024, 1 << 20] {
                 for turn in [0, turns / 2, turns - 1] {

@@ -72,7 +72,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn it_rests_so_many_times_as_long_as_the_work_took() {
+    fn rest_lasts_a_multiple_of_the_work() {
         let throttle = Throttle::with_rest(99);
         assert!(throttle.is_due(Duration::ZERO));
         throttle.rest_after(5 * MS, 7 * MS);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_hung_is_not_left_for_hours() {
+    fn rest_after_work_that_hung_is_capped() {
         let throttle = Throttle::with_rest(99);
         let ended = Duration::from_secs(600);
         throttle.rest_after(Duration::ZERO, ended);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_rests_the_longer_counts() {
+    fn overlapping_rests_end_with_the_longer() {
         let throttle = Throttle::with_rest(99);
         throttle.rest_after(Duration::ZERO, 10 * MS);
         throttle.rest_after(9 * MS, 11 * MS);
@@ -98,14 +98,14 @@ mod tests {
 
     /// Also if another thread's work ended after this one read the clock.
     #[test]
-    fn without_rest_all_work_is_done() {
+    fn work_without_rests_is_always_done() {
         let throttle = Throttle::with_rest(0);
         throttle.rest_after(Duration::ZERO, Duration::from_secs(3600));
         assert!((0..10).all(|_| throttle.run(|| ()).is_some()));
     }
 
     #[test]
-    fn nothing_is_done_in_a_rest() {
+    fn work_within_a_rest_is_skipped() {
         let throttle = Throttle::with_rest(u32::MAX);
         let slow = || std::thread::sleep(MS);
         assert!(throttle.run(slow).is_some());

@@ -11,7 +11,7 @@
 //!
 //! The rename needs no space on the disk and no format of its own, and a version of this crate that
 //! knows nothing of audits obeys it as well. The next open creates a new seed and builds new
-//! filters from the raw keys of the SSTs. Within the process there is no way back: the memory and
+//! filters from the raw keys of the segments. Within the process there is no way back: the memory and
 //! the code that were wrong would judge themselves.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Weak};
 
-use super::CfFilter;
 use crate::audit::{FalseNegative, Trust};
+use crate::cf_filter::CfFilter;
 use crate::engine::Engine;
 use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::stats::Event;
-use crate::view::PrefixProbe;
+use crate::view::{PrefixProbe, View};
 
 /// What the audits of one column family need beside its filters.
 pub(crate) struct Auditor {
@@ -30,14 +30,12 @@ impl Auditor {
         let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
         let hash = cf_filter.hasher().hash(key);
         let before = cf_filter.view();
-        cf_filter.count(Event::Audited);
+        cf_filter.lookups().count(Event::Audited);
         if engine.contains(cf_filter.key_space(), key) != Some(true) {
             return true;
         }
         let now = cf_filter.view();
-        let mut same = now.edition == before.edition;
-        fault!(LaterViewRefuted, same = true);
-        if same && now.answer(hash, key).is_absent() {
+        if may_refute(&before, &now) && now.answer(hash, key).is_absent() {
             self.refute(cf_filter, hash);
         }
         false
@@ -50,19 +48,19 @@ impl Auditor {
         };
         let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
         let before = cf_filter.view();
-        cf_filter.count(Event::Audited);
+        cf_filter.lookups().count(Event::Audited);
         if engine.contains_prefix(cf_filter.key_space(), probe.prefix) != Some(true) {
             return true;
         }
         let now = cf_filter.view();
-        if now.edition == before.edition && now.check_prefix(probe).is_some() {
+        if may_refute(&before, &now) && now.check_prefix(probe).is_some() {
             self.refute(cf_filter, probe.hash);
         }
         false
     }
 
     fn refute(&self, cf_filter: &CfFilter, hash: KeyHash) {
-        cf_filter.count(Event::FalseNegative);
+        cf_filter.lookups().count(Event::FalseNegative);
         self.trust.revoke(FalseNegative {
             cf: cf_filter.name().to_owned(),
             key_hash: hash.get(),
@@ -70,6 +68,13 @@ impl Auditor {
             noted: false,
         });
     }
+}
+
+/// Whether a key that the engine has refutes a view: it was published before the engine was read, and
+/// still is.
+fn may_refute(before: &View, now: &View) -> bool {
+    fault!(LaterViewRefuted, return true);
+    now.edition == before.edition
 }
 
 impl std::fmt::Debug for Auditor {

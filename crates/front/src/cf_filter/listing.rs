@@ -2,29 +2,36 @@
 
 use std::ops::Deref;
 
-use super::CfFilter;
-use super::coverage_state::CoverageEpoch;
+use crate::cf_filter::CfFilter;
 use crate::fault::fault;
 
 /// The live segments of a column family, as of an epoch of external writes.
 ///
-/// Invariant 5: what is learnt from a listing is published with it, and not if external writes began
-/// or ended since. Only [`CfFilter::list`] makes one: the epoch is never younger than the list.
+/// Invariant 5, H22: what is learnt from a listing is published with it, and not if external writes
+/// began or ended since. Only [`CfFilter::list`] makes one: the epoch is never younger than the
+/// list.
 #[derive(Debug)]
 pub struct Listing<S> {
     pub(super) epoch: CoverageEpoch,
     segments: S,
 }
 
+/// The epoch in which a listing began, and whether no external write ran in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CoverageEpoch {
+    pub(super) number: u64,
+    pub(super) quiet: bool,
+}
+
 impl CfFilter {
     /// Lists segments, after the epoch was noted.
     pub fn list<S>(&self, segments: impl FnOnce() -> S) -> Listing<S> {
-        let epoch = self.epoch();
+        let epoch = self.coverage.epoch();
         let segments = segments();
         fault!(EpochAfterListing, {
             std::thread::sleep(std::time::Duration::from_millis(50));
             return Listing {
-                epoch: self.epoch(),
+                epoch: self.coverage.epoch(),
                 segments,
             };
         });

@@ -4,7 +4,7 @@
 //! key ── 1 fast probe of the summary filter ── absent ───────────────────────────────► not found
 //!            │ maybe, or not probed
 //!        2 the predictor's plan
-//!            ├─ Probe        summary, uncovered SSTs ── absent ───────────────────────► not found
+//!            ├─ Probe        summary, uncovered segments ── absent ───────────────────► not found
 //!            └─ EngineOnly
 //!            │ maybe
 //!        3 prefetch of the segment filters that the engine will probe
@@ -15,13 +15,13 @@
 //! By default, at most one *absent* in 8,192 is audited: the engine is read all the same (see
 //! [`crate::audit`]).
 
-use super::CfFilter;
+use crate::cf_filter::{CfFilter, Lookups};
 use crate::filter::{Simd, WithSimd, dispatch};
 use crate::hash::KeyHash;
 use crate::predictor::{Outcome, Plan};
 use crate::rcu::Reading;
 use crate::segment::segment_probes;
-use crate::stats::{Event, Stats};
+use crate::stats::Event;
 pub use crate::threads::OwnSlot;
 use crate::view::{AbsenceProof, Answer, FastProbed};
 
@@ -82,15 +82,16 @@ fn get_slow<V, E>(
 ) -> Result<Option<V>, E> {
     // 2. The plan depends on the results of this thread's last lookups.
     let verdict = filters.with(|cf, reading| {
+        let lookups = cf.lookups();
         let mut probe = match fast {
             Fast::AbsentSampled(proof) => return Verdict::AbsentSampled(proof),
             Fast::Maybe(hash) => Probe::passed(key, hash),
             Fast::Absent | Fast::NotTried => Probe::new(key),
         };
-        let verdict = cf.check(cf.plan(), &mut probe, reading);
+        let verdict = lookups.check(lookups.plan(), &mut probe, reading);
         // 3. The cache lines arrive while the engine reads its memtables.
         if let Verdict::Maybe | Verdict::NotConsulted = verdict {
-            cf.prefetch_segment_filters(&mut probe, reading);
+            lookups.prefetch_segment_filters(&mut probe, reading);
         }
         verdict
     });
@@ -105,8 +106,9 @@ fn get_slow<V, E>(
     let value = engine();
     // 5. Feedback.
     filters.with(|cf, _| {
-        cf.record(verdict, found(&value));
-        cf.record_segment_probes(segment_probes() != probes);
+        cf.lookups().record(verdict, found(&value));
+        cf.lookups()
+            .record_segment_probes(segment_probes() != probes);
     });
     value
 }
@@ -136,7 +138,10 @@ pub fn rules_out(filters: impl Resolve, key: &[u8]) -> bool {
 /// The verdict of all filters on a key; the predictor is ignored. The caller must audit an
 /// [`Verdict::AbsentSampled`].
 pub fn check_all(filters: impl Resolve, key: &[u8]) -> Option<Verdict> {
-    filters.with(|cf, reading| cf.check(Plan::Probe, &mut Probe::new(key), reading))
+    filters.with(|cf, reading| {
+        let mut probe = Probe::new(key);
+        cf.lookups().check(Plan::Probe, &mut probe, reading)
+    })
 }
 
 /// Whether a key is absent. Audits an [`Verdict::AbsentSampled`]: false if the engine has the key.
@@ -191,20 +196,20 @@ impl<R: Resolve> FastProbe<R> {
     fn probe(self, simd: impl Simd, key: &[u8]) -> Option<Fast> {
         let slot = OwnSlot::known()?;
         let reading = Reading::try_begin(slot)?;
-        let cf = self.0.resolve(&reading)?;
-        let thread = cf.counters.known(slot)?;
+        let lookups = &self.0.resolve(&reading)?.lookups;
+        let thread = lookups.counters().known(slot)?;
         if thread.predictor.expects_hit() {
             return None;
         }
-        let hash = cf.hasher.try_hash(key)?;
-        let view = cf.view.get(&reading);
+        let hash = lookups.hasher().try_hash(key)?;
+        let view = lookups.view(&reading);
         let proof = match view.probe_fast(simd, hash) {
             FastProbed::Absent(proof) => proof,
             FastProbed::Maybe => return Some(Fast::Maybe(hash)),
             FastProbed::Undecided => return None,
         };
         let ordinal = thread.add(Event::Absent, 1);
-        Some(match cf.sample.is_sampled(ordinal) {
+        Some(match lookups.sample().is_sampled(ordinal) {
             true => Fast::AbsentSampled(proof),
             false => Fast::Absent,
         })
@@ -244,11 +249,13 @@ impl CfFilter {
     pub(crate) fn answer(&self, key: &[u8]) -> Answer {
         answer(self, key)
     }
+}
 
+impl Lookups {
     /// Which filters this thread's next lookup should check.
     pub(super) fn plan(&self) -> Plan {
-        let slot = OwnSlot::known().filter(|_| self.adaptive_hits);
-        slot.map_or(Plan::Probe, |slot| self.counters.predictor(slot).plan())
+        let slot = OwnSlot::known().filter(|_| self.adaptive_hits());
+        slot.map_or(Plan::Probe, |slot| self.counters().predictor(slot).plan())
     }
 
     /// Checks the filters of a plan, and counts an *absent*.
@@ -256,16 +263,16 @@ impl CfFilter {
         if plan == Plan::EngineOnly {
             return Verdict::NotConsulted;
         }
-        let view = self.view.get(reading);
+        let view = self.view(reading);
         let hash = *probe
             .hash
-            .get_or_insert_with(|| self.hasher.hash(probe.key));
+            .get_or_insert_with(|| self.hasher().hash(probe.key));
         let passed = probe.passed_summary || view.passes_summary(hash);
         let Some(proof) = view.check(passed, hash, probe.key) else {
             return Verdict::Maybe;
         };
         self.record_outcome(Outcome::Miss);
-        match self.sample.is_sampled(self.count(Event::Absent)) {
+        match self.sample().is_sampled(self.count(Event::Absent)) {
             true => Verdict::AbsentSampled(proof),
             false => Verdict::Absent(proof),
         }
@@ -277,22 +284,24 @@ impl CfFilter {
         let Some(slot) = OwnSlot::known() else {
             return;
         };
-        if !self.counters.predictor(slot).expects_segment_probes() {
+        if !self.counters().predictor(slot).expects_segment_probes() {
             return;
         }
-        if let Some(tables) = self.prefetched.get(reading) {
+        if let Some(filters) = self.prefetched(reading) {
             let hash = *probe
                 .hash
-                .get_or_insert_with(|| self.hasher.hash(probe.key));
-            let tables = tables.candidates(probe.key);
-            tables.for_each(|table| table.chain.prefetch(hash));
+                .get_or_insert_with(|| self.hasher().hash(probe.key));
+            let filters = filters.candidates(probe.key);
+            filters.for_each(|filter| filter.chain.prefetch(hash));
         }
     }
 
     /// Tells the predictor whether the engine probed a segment filter for the last lookup.
     fn record_segment_probes(&self, probed: bool) {
         if let Some(slot) = OwnSlot::known() {
-            self.counters.predictor(slot).record_segment_probes(probed);
+            self.counters()
+                .predictor(slot)
+                .record_segment_probes(probed);
         }
     }
 
@@ -315,20 +324,5 @@ impl CfFilter {
             Some(true) => Outcome::Hit,
             _ => Outcome::Miss,
         });
-    }
-
-    pub(super) fn record_outcome(&self, outcome: Outcome) {
-        if let Some(slot) = OwnSlot::known() {
-            self.counters.predictor(slot).record(outcome);
-        }
-    }
-
-    /// Counts one event; returns its ordinal in this thread's slot.
-    pub(crate) fn count(&self, event: Event) -> u64 {
-        self.counters.add(event, 1)
-    }
-
-    pub fn stats(&self) -> Stats {
-        self.counters.stats()
     }
 }

@@ -1,5 +1,13 @@
-//! The filters of one column family: what lookups check, what writes feed, and when the filters
-//! may rule a key out (`coverage_state`).
+//! The filters of one column family: what lookups read (`lookups`), what writes feed
+//! ([`crate::intake`]), and when the filters may rule a key out (`coverage_state`).
+//!
+//! Here is what ties the three: each change of coverage publishes a view, under the lock of the
+//! coverage.
+//!
+//! # Map
+//!
+//! In order of dependency: `listing`, `coverage_state`, `lookups`, `auditor`, `lookup`,
+//! `multi_lookup`, `prefix_lookup`.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,61 +16,41 @@ pub(crate) mod auditor;
 mod coverage_state;
 mod listing;
 pub mod lookup;
+mod lookups;
 pub mod multi_lookup;
 pub mod prefix_lookup;
 
-pub use self::coverage_state::{ExternalWrites, WritePosition};
+pub use self::coverage_state::{CoverageState, WritePosition};
 pub use self::listing::Listing;
 pub use self::lookup::Resolve;
+pub use self::lookups::Lookups;
 
 use self::auditor::Auditor;
-use self::coverage_state::CoverageState;
-use crate::audit::{Sampler, Throttle};
+use crate::audit::{Distrust, Throttle};
 use crate::engine::KeySpace;
 use crate::fault::fault;
-use crate::filter::Scalable;
+use crate::filter::{Chain, Scalable};
 use crate::hash::KeyHasher;
 use crate::instance_ids::InstanceIds;
-use crate::intake::Intake;
-use crate::key_log::KeyLog;
-use crate::math::{Bits, Rate};
+use crate::intake::{Intake, KeyLog};
+use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::prefix::{PrefixSet, Prefixes};
-use crate::rcu::Published;
-use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
-use crate::segment_filter_build::{SegmentFilterBuild, TableOrigin};
-use crate::sorted_runs::SortedRuns;
-use crate::stats::Counters;
-use crate::sync::{Mutex, unpoisoned};
+use crate::segment::{Registry, SegmentId};
+use crate::stats::{Counters, Stats};
 use crate::view::{Coverage, View};
 use crate::wakeup::Wakeup;
-
-/// The filters of SSTs in sorted runs; `None` if there are none, or too many SSTs overlap.
-type Prefetched = Option<SortedRuns<Arc<SealedFilter>>>;
 
 /// The filters of one column family.
 #[derive(Debug)]
 pub struct CfFilter {
     me: Weak<Self>,
     key_space: KeySpace,
-    hasher: KeyHasher,
-    registry: Arc<Registry>,
-    wakeup: Arc<Wakeup>,
-    view: Published<View>,
-    /// The filters of SSTs, whose lines a lookup fetches before the engine probes them. What it
-    /// lacks costs time only.
-    prefetched: Published<Prefetched>,
+    lookups: Lookups,
     intake: Intake,
-    coverage_state: Mutex<CoverageState>,
+    coverage: CoverageState,
     instance_ids: InstanceIds,
-    key_log: Arc<KeyLog>,
-    prefixes: Arc<Prefixes>,
-    segment_rate: Mutex<Option<Rate>>,
-    /// Whether the SSTs of the last level get segment filters too.
-    filters_last_level: bool,
-    adaptive_hits: bool,
-    pub counters: Counters,
-    sample: Sampler,
+    wakeup: Arc<Wakeup>,
     /// Throttles the audits of negatives.
     throttle: Throttle,
     /// Set once the engine is open.
@@ -70,15 +58,15 @@ pub struct CfFilter {
 }
 
 /// Bytes that the shim and RocksDB keep for the hooks of one column family: the factories of its
-/// memtables and SSTs.
+/// memtables and segments.
 const HOOKS: usize = 7 << 10;
 
-/// Room for the lists of a few SSTs.
+/// Room for the lists of a few segments.
 const LISTS: Bits = Bits::from_bytes(1 << 10);
 
 impl CfFilter {
-    /// Filters that know nothing of the SSTs yet. `summary`, `covered`, and which prefixes of their
-    /// keys it has, come from a snapshot, or are empty.
+    /// Filters that know nothing of the segments yet. `summary`, `covered`, and which prefixes of
+    /// their keys it has, come from a snapshot, or are empty.
     pub fn new(
         name: &str,
         hasher: KeyHasher,
@@ -87,27 +75,14 @@ impl CfFilter {
         options: &FrontOptions,
         (summary, covered, prefixes): (Arc<Scalable>, HashSet<SegmentId>, PrefixSet),
     ) -> Arc<Self> {
-        let mut view = View::unknown(Arc::clone(&summary), prefixes);
-        fault!(CompleteFromTheStart, view.coverage = Coverage::Complete);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             key_space: KeySpace::new(name),
-            hasher,
-            registry,
-            wakeup,
-            view: Published::new(view),
-            prefetched: Published::new(None),
-            intake: Intake::new(hasher, &options.prefixes, summary, options.publishes_first),
-            coverage_state: Mutex::new(CoverageState::covering(covered)),
+            lookups: Lookups::new(hasher, options, Arc::clone(&summary), prefixes),
+            intake: Intake::new(hasher, registry, Arc::clone(&wakeup), options, summary),
+            coverage: CoverageState::covering(covered),
             instance_ids: InstanceIds::default(),
-            key_log: Arc::default(),
-            prefixes: Arc::clone(&options.prefixes),
-            segment_rate: Mutex::new(options.segment_rate),
-            // Scans within a prefix ask the filters of every level.
-            filters_last_level: options.filters_last_level || !options.prefixes.is_empty(),
-            adaptive_hits: options.adaptive_hits,
-            counters: Counters::default(),
-            sample: Sampler::configured(options.audit),
+            wakeup,
             throttle: Throttle::configured(options.audit),
             auditor: OnceLock::new(),
         })
@@ -122,48 +97,58 @@ impl CfFilter {
         &self.key_space
     }
 
-    pub fn hasher(&self) -> KeyHasher {
-        self.hasher
+    /// What lookups read.
+    pub fn lookups(&self) -> &Lookups {
+        &self.lookups
     }
 
-    /// The ids of SSTs that carry none.
+    /// What writes feed.
+    pub fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// What is known of the segments.
+    pub fn coverage(&self) -> &CoverageState {
+        &self.coverage
+    }
+
+    /// The ids of segments that carry none.
     pub fn instance_ids(&self) -> &InstanceIds {
         &self.instance_ids
     }
 
-    /// The hashes of all keys in SSTs, while the column family grows.
-    pub fn key_log(&self) -> &KeyLog {
-        &self.key_log
+    pub fn hasher(&self) -> KeyHasher {
+        self.lookups.hasher()
     }
 
     /// The functions that give the prefixes of its keys.
     pub fn prefixes(&self) -> &Arc<Prefixes> {
-        &self.prefixes
-    }
-
-    /// Whether the summary filter lacks prefixes of keys that it has.
-    pub(crate) fn lacks_prefixes(&self) -> bool {
-        let all = self.prefixes.all();
-        self.view.with(|view| !view.summary_prefixes.has_all(all))
-    }
-
-    /// Whether the summary filter covers every SST.
-    pub fn is_complete(&self) -> bool {
-        self.view.with(|view| view.coverage.is_complete())
-    }
-
-    /// Whether the SSTs are known and some will stay uncovered: no SST is read, or the uncovered
-    /// ones have no id.
-    pub(crate) fn stays_uncovered(&self, none_is_read: bool) -> bool {
-        self.view.with(|view| {
-            let uncovered = view.uncovered().unwrap_or_default();
-            uncovered > 0 && (none_is_read || uncovered == view.without_id())
-        })
+        self.lookups.prefixes()
     }
 
     pub fn view(&self) -> View {
-        self.view.with(View::clone)
+        self.lookups.with_view(View::clone)
     }
+
+    /// Whether the summary filter covers every segment.
+    pub fn is_complete(&self) -> bool {
+        self.lookups.is_complete()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.lookups.stats()
+    }
+
+    /// The hashes of all keys in segments, while the column family grows.
+    pub fn key_log(&self) -> &KeyLog {
+        self.intake.key_log()
+    }
+
+    pub fn wake(&self) {
+        self.wakeup.notify();
+    }
+
+    // -------------------------------------------------------------- memory
 
     /// Memory of the filters that writes feed: the one that lookups use, and the one that will be
     /// used once it is complete.
@@ -175,7 +160,7 @@ impl CfFilter {
         filters.iter().map(|filter| filter.size()).sum()
     }
 
-    /// Memory beside the filters if only a few SSTs are known.
+    /// Memory beside the filters if only a few segments are known.
     pub const OVERHEAD: Bits = {
         let parts = size_of::<Self>() + size_of::<View>() + Scalable::SIZE_BESIDE_STAGES;
         let all = parts + Counters::SIZE_OF_A_FEW + HOOKS;
@@ -185,31 +170,57 @@ impl CfFilter {
     /// Memory beside the filters.
     pub(crate) fn size_beside_filters(&self) -> Bits {
         fault!(FilterOverheadUnreported, return Bits::new(0));
-        let listed = self
-            .prefetched
-            .with(|runs| runs.as_ref().map(SortedRuns::size_beside_filters));
-        let known = unpoisoned(self.coverage_state.lock()).size();
-        let lists = listed.unwrap_or_default() + known;
+        let lists = self.lookups.size_of_list() + self.coverage.size();
         Self::OVERHEAD + Bits::new(lists.get().saturating_sub(LISTS.get()))
     }
 
-    pub fn wake(&self) {
-        self.wakeup.notify();
+    // -------------------------------------------------------------- publishing
+
+    /// Publishes `summary` to lookups and `covered` as the segments that it covers, unless external
+    /// writes came since the listing began (invariant 5). Returns whether it did.
+    pub fn publish<S>(
+        &self,
+        listing: &Listing<S>,
+        summary: Arc<Scalable>,
+        coverage: Coverage,
+        covered: HashSet<SegmentId>,
+    ) -> bool {
+        let mut known = self.coverage.lock();
+        if !known.learn(listing, covered, coverage.is_complete()) {
+            return false;
+        }
+        self.lookups.publish_known(&mut known, summary, coverage);
+        true
     }
 
-    // -------------------------------------------------------------- what writes feed
+    /// Notes that this summary filter has all keys of a segment, if lookups still use it. Nothing is
+    /// published, but the segment need not be read again, even if external writes come meanwhile.
+    pub(crate) fn mark_covered(&self, summary: &Arc<Scalable>, segment: Option<SegmentId>) {
+        let mut known = self.coverage.lock();
+        if let Some(id) = segment
+            && Arc::ptr_eq(&self.view().summary, summary)
+        {
+            known.cover(id);
+        }
+    }
 
-    /// What writes feed.
-    pub fn intake(&self) -> &Intake {
-        &self.intake
+    /// Whether the summary filter that lookups use is stored with all its keys and its coverage.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.coverage.is_stored(&self.view().summary)
+    }
+
+    /// Whether the next open would have to read little again: the summary filter was stored with
+    /// most of its keys.
+    pub(crate) fn is_nearly_stored(&self) -> bool {
+        self.coverage.is_nearly_stored(&self.view().summary)
     }
 
     /// Writes feed these summary filters from here on, and the insertions that feed others are over.
     /// False if that cannot be told, or if the filters are disabled, so that no lookup uses them.
-    pub fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
+    pub(crate) fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
         {
-            let coverage_state = unpoisoned(self.coverage_state.lock());
-            if coverage_state.disabled || !self.intake.feed(summaries) {
+            let known = self.coverage.lock();
+            if known.is_disabled() || !self.intake.feed(summaries) {
                 return false;
             }
         }
@@ -218,36 +229,85 @@ impl CfFilter {
         true
     }
 
-    // -------------------------------------------------------------- prefetches
+    // -------------------------------------------------------------- external writes
 
-    /// Lookups prefetch the lines of these filters.
-    pub(crate) fn prefetch_from_now_on(&self, tables: Prefetched) {
-        self.prefetched.publish(tables);
+    /// External writes came without notice: coverage no longer holds.
+    pub fn external_writes_happened(&self) {
+        self.announce_external_writes();
+        self.end_external_writes();
     }
 
-    /// Whether exactly these filters are prefetched, in any order.
-    pub(crate) fn prefetches(&self, filters: &[Arc<SealedFilter>]) -> bool {
-        let pointers = |filters: &[Arc<SealedFilter>]| {
-            let mut pointers: Vec<_> = filters.iter().map(Arc::as_ptr).collect();
-            pointers.sort_unstable();
-            pointers
-        };
-        self.prefetched.with(|runs| {
-            let runs = runs.as_ref();
-            runs.is_some_and(|runs| pointers(runs.filters()) == pointers(filters))
-        })
+    /// Must be held while external writes run. From here on no key is ruled out until maintenance
+    /// has listed the segments again.
+    pub fn begin_external_writes(self: &Arc<Self>) -> ExternalWrites {
+        self.announce_external_writes();
+        ExternalWrites {
+            cf_filter: Arc::clone(self),
+        }
     }
 
-    /// The prefixes that all filters of SSTs have; none before maintenance has listed them.
-    pub(crate) fn prefixes_of_segments(&self) -> PrefixSet {
-        self.prefetched.with(|runs| {
-            let Some(runs) = runs else {
-                return PrefixSet::default();
+    /// Invariants 4 and 5, H22: when this returns, the log of keys has ended, and no view of known
+    /// coverage is published.
+    fn announce_external_writes(&self) {
+        let mut known = self.coverage.lock();
+        known.enter_external_writes();
+        fault!(ExternalWritesUnannounced, return);
+        known.next_epoch();
+        self.key_log().end();
+        self.lookups.publish_unknown(&mut known);
+    }
+
+    fn end_external_writes(&self) {
+        self.coverage.lock().leave_external_writes();
+        fault!(NoWakeAfterExternalWrite, return);
+        self.wake();
+    }
+
+    // -------------------------------------------------------------- giving up
+
+    /// Replaces the summary filter by one that answers *maybe*, and frees it. Returns false if it is
+    /// such a one already.
+    pub(crate) fn drop_summary(&self) -> bool {
+        let nothing = self.saturated_summary();
+        if self.view().summary.size() <= nothing.size() {
+            return false;
+        }
+        fault!(DroppedSummaryNotFed, {
+            self.feed(vec![Arc::clone(&nothing)]);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        });
+        // Lookups first: keys that are written from here on are not in the old one (H2).
+        {
+            let mut known = self.coverage.lock();
+            let view = View {
+                summary: Arc::clone(&nothing),
+                summary_prefixes: self.prefixes().all(),
+                ..self.view()
             };
-            let each = runs.filters().iter();
-            let each = each.map(|filter| self.prefixes.among(&filter.prefixes));
-            each.fold(self.prefixes.all(), PrefixSet::and)
-        })
+            self.lookups.publish(&mut known, view);
+        }
+        self.feed(vec![nothing]);
+        true
+    }
+
+    /// The column family was dropped: frees the memory of its filters. Remaining lookups get
+    /// *maybe*.
+    pub fn retire(&self) {
+        let mut known = self.coverage.lock();
+        known.disable();
+        known.cover_none();
+        self.key_log().end();
+        let summary = self.saturated_summary();
+        let view = View::unknown(Arc::clone(&summary), self.prefixes().all());
+        self.lookups.publish(&mut known, view);
+        self.intake.feed(vec![summary]);
+    }
+
+    fn saturated_summary(&self) -> Arc<Scalable> {
+        let imprint = self.hasher().imprint().for_summary();
+        let options = *self.view().summary.options();
+        let nothing = Chain::saturated(imprint);
+        Arc::new(Scalable::starting_with(imprint, options, nothing))
     }
 
     // -------------------------------------------------------------- audits
@@ -276,57 +336,34 @@ impl CfFilter {
         let auditor = self.auditor.get();
         auditor.is_none_or(|auditor| auditor.audit_negative(self, key))
     }
+}
 
-    // -------------------------------------------------------------- table capture and policy
-
-    /// A filter for an SST that RocksDB starts to write; `None` if no segment filters are
-    /// configured. An SST of the last level may get an id alone.
-    pub fn begin_table(
-        &self,
-        origin: TableOrigin,
-        is_in_last_level: bool,
-    ) -> Option<SegmentFilterBuild> {
-        let begun = self.segment_rate().zip(SegmentId::random().ok());
-        let mut may_lack_keys = match origin {
-            TableOrigin::Memtables => begun.is_none(),
-            TableOrigin::Tables => false,
-            TableOrigin::Unknown => true,
-        };
-        fault!(UnknownSstKeepsKeyLog, may_lack_keys = false);
-        fault!(
-            CompactionEndsKeyLog,
-            may_lack_keys |= origin == TableOrigin::Tables
+impl Distrust for CfFilter {
+    /// A key may have been missed: no key can be ruled out until the next open (H70).
+    fn disable(&self) {
+        {
+            let mut known = self.coverage.lock();
+            known.disable();
+            // No summary filter is rebuilt any more, and each flush would append to it.
+            self.key_log().end();
+            self.lookups.publish_unknown(&mut known);
+        }
+        tracing::error!(
+            cf_filter = self.name(),
+            "filters are disabled: all lookups of this column family go to the engine until the \
+             database is opened again"
         );
-        if may_lack_keys {
-            self.key_log.end();
-        }
-        let (rate, id) = begun?;
-        let key_log = (origin == TableOrigin::Memtables).then(|| Arc::clone(&self.key_log));
-        let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
-        if !self.wants_segment_filter(is_in_last_level) && key_log.is_none() {
-            return Some(SegmentFilterBuild::of_none(registry, wakeup, id));
-        }
-        let builder = SegmentBuilder::new(id, self.hasher, rate).with_prefixes(&self.prefixes);
-        Some(SegmentFilterBuild::new(registry, wakeup, builder, key_log))
     }
+}
 
-    /// Whether an SST of the last level of a leveled tree, or another, gets a filter. Nearly all keys
-    /// are in the last level: there a filter denies nothing to hits, and to misses only what has
-    /// passed the summary filter.
-    pub fn wants_segment_filter(&self, is_in_last_level: bool) -> bool {
-        self.filters_last_level || !is_in_last_level
-    }
+/// External writes that are under way; they end when this is dropped.
+#[derive(Debug)]
+pub struct ExternalWrites {
+    cf_filter: Arc<CfFilter>,
+}
 
-    /// The segment that a filter block names.
-    pub fn open_segment(&self, id: SegmentId) -> Arc<Segment> {
-        self.registry.open(id)
-    }
-
-    pub fn segment_rate(&self) -> Option<Rate> {
-        *unpoisoned(self.segment_rate.lock())
-    }
-
-    pub(crate) fn set_segment_rate(&self, rate: Option<Rate>) {
-        *unpoisoned(self.segment_rate.lock()) = rate;
+impl Drop for ExternalWrites {
+    fn drop(&mut self) {
+        self.cf_filter.end_external_writes();
     }
 }

@@ -17,12 +17,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::CfFilter;
-use super::lookup::{self, Verdict};
+use crate::cf_filter::lookup::{self, Verdict};
+use crate::cf_filter::{CfFilter, Lookups};
 use crate::fault::fault;
 use crate::predictor::Outcome;
 use crate::stats::Event;
-use crate::view::CHUNK;
+use crate::view::{CHUNK, View};
 
 /// The values of several keys, in their order.
 pub(crate) type Values<V, E> = Vec<Result<Option<V>, E>>;
@@ -45,16 +45,15 @@ pub fn multi_get_at<V, E, K: AsRef<[u8]>>(
     keys: &[K],
     engine: impl Fn(&[usize]) -> Values<V, E>,
 ) -> Values<V, E> {
-    let mut edition = cf.edition();
+    let lookups = cf.lookups();
     // 1.
-    let checked = cf.check_many(keys);
-    fault!(ViewNotedLate, edition = cf.edition());
+    let (edition, checked) = check_many(cf, keys);
     let still_absent = |passed: &[usize]| {
         let absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
         let absent: Vec<&[u8]> = absent.map(|at| keys[at].as_ref()).collect();
-        cf.still_absent(&absent, edition)
+        lookups.still_absent(&absent, edition)
     };
-    let record = |_: usize, found: Option<bool>| cf.record(Verdict::Maybe, found);
+    let record = |_: usize, found: Option<bool>| lookups.record(Verdict::Maybe, found);
     let values = read_passed(
         keys.len(),
         checked.passed,
@@ -65,7 +64,7 @@ pub fn multi_get_at<V, E, K: AsRef<[u8]>>(
     );
     // 4. After the hits of the same batch, which say nothing of the next lookup then.
     if let Some(outcome) = checked.outcome {
-        cf.record_outcome(outcome);
+        lookups.record_outcome(outcome);
     }
     values
 }
@@ -78,7 +77,7 @@ pub fn multi_get_cf<V, E>(
 ) -> Values<V, E> {
     let editions: Vec<_> = keys
         .iter()
-        .map(|(cf, _)| cf.as_ref().map(|cf| cf.edition()))
+        .map(|(cf, _)| cf.as_ref().map(|cf| cf.lookups().edition()))
         .collect();
     // 1.
     let is_absent = |(cf, key): &(Option<Arc<CfFilter>>, &[u8])| {
@@ -88,32 +87,29 @@ pub fn multi_get_cf<V, E>(
         .filter(|&at| !is_absent(&keys[at]))
         .collect();
     let still_absent = |passed: &[usize]| {
+        fault!(
+            NegativesOfManyMoments,
+            if passed.is_empty() {
+                return true;
+            }
+        );
         let mut absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
         absent.all(|at| {
             let cf = keys[at].0.as_ref().zip(editions[at]);
-            cf.is_some_and(|(cf, edition)| cf.still_absent(&[keys[at].1], edition))
+            cf.is_some_and(|(cf, edition)| cf.lookups().still_absent(&[keys[at].1], edition))
         })
     };
     let record = |at: usize, found: Option<bool>| {
         if let Some(cf) = &keys[at].0 {
-            cf.record(Verdict::Maybe, found);
+            cf.lookups().record(Verdict::Maybe, found);
         }
     };
     // Each was checked at a moment of its own.
-    let mut at_one_moment = false;
-    fault!(NegativesOfManyMoments, at_one_moment = true);
-    read_passed(
-        keys.len(),
-        passed,
-        at_one_moment,
-        still_absent,
-        engine,
-        record,
-    )
+    read_passed(keys.len(), passed, false, still_absent, engine, record)
 }
 
 /// The values of `count` keys, of which those at the indexes `passed`, ascending, passed the
-/// filters. The others were counted as *absent*, and are not recorded even if they are read.
+/// filters. The others were counted as *absent*, and are not recorded even if they are read. H14.
 fn read_passed<V, E>(
     count: usize,
     passed: Vec<usize>,
@@ -140,12 +136,7 @@ fn read_passed<V, E>(
         found = engine(&read);
     }
     for (&at, value) in read.iter().zip(found) {
-        let mut has_passed = passed.binary_search(&at).is_ok();
-        fault!(
-            EngineReadCountedShort,
-            has_passed &= read.last() != Some(&at)
-        );
-        if has_passed {
+        if is_counted(at, &passed, &read) {
             record(at, lookup::found(&value));
         }
         values[at] = value;
@@ -154,12 +145,33 @@ fn read_passed<V, E>(
     values
 }
 
+/// Whether what the engine said of a key is counted: not that of a key that was counted as *absent*.
+fn is_counted(at: usize, passed: &[usize], read: &[usize]) -> bool {
+    fault!(
+        EngineReadCountedShort,
+        if read.last() == Some(&at) {
+            return false;
+        }
+    );
+    passed.binary_search(&at).is_ok()
+}
+
 /// What the filters said of several keys.
 struct Checked {
     /// The indexes of the keys that may be there, ascending.
     passed: Vec<usize>,
     /// What that says to the predictor; `None` if every key may be there.
     outcome: Option<Outcome>,
+}
+
+/// What the filters say of several keys, and the edition of the view that is published before.
+fn check_many(cf: &CfFilter, keys: &[impl AsRef<[u8]>]) -> (u64, Checked) {
+    let edition = || cf.lookups().edition();
+    fault!(ViewNotedLate, {
+        let checked = cf.check_many(keys);
+        return (edition(), checked);
+    });
+    (edition(), cf.check_many(keys))
 }
 
 impl CfFilter {
@@ -172,17 +184,17 @@ impl CfFilter {
     fn check_many(&self, keys: &[impl AsRef<[u8]>]) -> Checked {
         let mut passed = Vec::new();
         let mut sampled = Vec::new();
-        self.view.with(|view| {
+        let lookups = &self.lookups;
+        lookups.with_view(|view| {
             for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
                 let mut maybe = [true; CHUNK];
                 let first = chunk * CHUNK;
                 let maybe = &mut maybe[..keys.len()];
-                let candidates = view.check_many(self.hasher, keys, maybe);
+                let candidates = view.check_many(lookups.hasher(), keys, maybe);
                 passed.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
-                let mut absent = keys.len() - candidates;
-                fault!(AbsentCountedShort, absent -= usize::from(absent > 1));
-                let ordinal = self.counters.add(Event::Absent, absent as u64);
-                let draws = self.sample.among(ordinal, absent);
+                let absent = absent_of(keys.len(), candidates);
+                let ordinal = lookups.counters().add(Event::Absent, absent as u64);
+                let draws = lookups.sample().among(ordinal, absent);
                 let absent = (0..keys.len()).filter(|&at| !maybe[at]);
                 let draws = absent.skip(draws.start).take(draws.len());
                 sampled.extend(draws.map(|at| first + at));
@@ -196,24 +208,31 @@ impl CfFilter {
         }
         Checked { passed, outcome }
     }
+}
 
-    /// The number of the view that is published now.
-    pub fn edition(&self) -> u64 {
-        self.view.with(|view| view.edition)
-    }
+fn absent_of(keys: usize, candidates: usize) -> usize {
+    let absent = keys - candidates;
+    fault!(AbsentCountedShort, return absent - usize::from(absent > 1));
+    absent
+}
 
+impl Lookups {
     /// Whether the view of this edition is still published and says *absent* of these keys. If so,
     /// it did at every moment since.
     pub(crate) fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
-        self.view.with(|view| {
+        self.with_view(|view| {
             let mut chunks = keys.chunks(CHUNK);
-            let mut same = view.edition == edition;
-            fault!(ViewChangeUnchecked, same = true);
-            same && chunks.all(|keys| {
-                let mut maybe = [true; CHUNK];
-                let maybe = &mut maybe[..keys.len()];
-                view.check_many(self.hasher, keys, maybe) == 0
-            })
+            is_of_edition(view, edition)
+                && chunks.all(|keys| {
+                    let mut maybe = [true; CHUNK];
+                    let maybe = &mut maybe[..keys.len()];
+                    view.check_many(self.hasher(), keys, maybe) == 0
+                })
         })
     }
+}
+
+fn is_of_edition(view: &View, edition: u64) -> bool {
+    fault!(ViewChangeUnchecked, return true);
+    view.edition == edition
 }

@@ -3,18 +3,18 @@
 //! A function of the column family answers if all keys that start with the bytes in question have
 //! one prefix by it. If that prefix is in no filter, no such key exists.
 
-use super::CfFilter;
-use super::lookup::Resolve;
+use crate::cf_filter::lookup::Resolve;
+use crate::cf_filter::{CfFilter, Lookups};
 use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::rcu::Reading;
 use crate::stats::Event;
-use crate::view::{CHUNK, PrefixProbe};
+use crate::view::{CHUNK, PrefixProbe, View};
 
 /// Whether a key may start with these bytes. False only if none does.
 #[inline]
 pub fn may_exist(filters: impl Resolve, start: &[u8]) -> bool {
-    let denied = filters.with(|cf, reading| cf.deny_prefix(start, reading));
+    let denied = filters.with(|cf, reading| cf.lookups().deny_prefix(start, reading));
     denied.flatten().is_none_or(|denied| match denied {
         Denied::Certainly => false,
         Denied::Sampled => !is_confirmed(filters, start),
@@ -41,7 +41,7 @@ pub fn decide<E>(
         return Ok(false);
     }
     let exists = engine()?;
-    filters.with(|cf, _| cf.record_prefix(exists));
+    filters.with(|cf, _| cf.lookups().record_prefix(exists));
     Ok(exists)
 }
 
@@ -52,7 +52,8 @@ pub fn may_exist_many(cf: &CfFilter, starts: &[impl AsRef<[u8]>]) -> Vec<bool> {
     for (chunk, starts) in starts.chunks(CHUNK).enumerate() {
         let first = chunk * CHUNK;
         let maybe = &mut maybe[first..first + starts.len()];
-        cf.probe_prefixes(starts, maybe, |at| sampled.push(first + at));
+        cf.lookups()
+            .probe_prefixes(starts, maybe, |at| sampled.push(first + at));
     }
     // The others, one by one: few, unless the filters are incomplete.
     for (maybe, start) in maybe.iter_mut().zip(starts) {
@@ -77,7 +78,7 @@ pub enum Span<'k> {
 
 /// Whether no key of this span has existed since the view of this edition was published.
 pub fn is_empty_since(filters: impl Resolve, span: Span<'_>, edition: u64) -> bool {
-    let denied = filters.with(|cf, reading| cf.deny_span(span, edition, reading));
+    let denied = filters.with(|cf, reading| cf.lookups().deny_span(span, edition, reading));
     let start = match span {
         Span::SamePrefix(start) | Span::Closed(start, _) | Span::HalfOpen(start, _) => start,
     };
@@ -106,11 +107,11 @@ fn is_confirmed(filters: impl Resolve, start: &[u8]) -> bool {
 /// many as hits that make a thread skip the filters.
 const SEEKS_FOUND: u32 = 32;
 
-impl CfFilter {
+impl Lookups {
     /// After how many seeks in a row that find something an iterator no longer asks the filters,
     /// until one finds nothing.
     pub fn most_seeks_found(&self) -> u32 {
-        if self.adaptive_hits {
+        if self.adaptive_hits() {
             SEEKS_FOUND
         } else {
             u32::MAX
@@ -127,14 +128,14 @@ impl CfFilter {
 
     /// Asks all functions that can answer, and all filters.
     fn deny_prefix(&self, start: &[u8], reading: &Reading) -> Option<Denied> {
-        let view = self.view.get(reading);
-        let mut probes = self.prefixes.of_all(start);
+        let view = self.view(reading);
+        let mut probes = self.prefixes().of_all(start);
         probes.find(|&(at, prefix)| view.check_prefix(self.probe(at, prefix)).is_some())?;
         Some(self.count_denied())
     }
 
     fn count_denied(&self) -> Denied {
-        match self.sample.is_sampled(self.count(Event::PrefixAbsent)) {
+        match self.sample().is_sampled(self.count(Event::PrefixAbsent)) {
             true => Denied::Sampled,
             false => Denied::Certainly,
         }
@@ -143,10 +144,10 @@ impl CfFilter {
     /// The probe for a prefix by the function at this place.
     pub fn probe<'p>(&'p self, at: usize, prefix: &'p [u8]) -> PrefixProbe<'p> {
         PrefixProbe {
-            prefixes: &self.prefixes,
+            prefixes: self.prefixes(),
             at,
             prefix,
-            hash: self.hasher.hash(prefix),
+            hash: self.hasher().hash(prefix),
         }
     }
 
@@ -158,7 +159,7 @@ impl CfFilter {
         maybe: &mut [bool],
         mut sampled: impl FnMut(usize),
     ) {
-        self.view.with(|view| {
+        self.with_view(|view| {
             if !view.coverage.is_complete() {
                 return;
             }
@@ -166,10 +167,10 @@ impl CfFilter {
             let mut places = [0; CHUNK];
             let mut count = 0;
             for (place, start) in starts.iter().enumerate() {
-                let mut prefixes = self.prefixes.of_all(start.as_ref());
+                let mut prefixes = self.prefixes().of_all(start.as_ref());
                 let found = prefixes.find(|&(at, _)| view.summary_prefixes.has(at));
                 let Some((_, prefix)) = found else { continue };
-                hashes[count] = self.hasher.hash(prefix).for_summary();
+                hashes[count] = self.hasher().hash(prefix).for_summary();
                 places[count] = place;
                 view.summary.prefetch(hashes[count]);
                 count += 1;
@@ -178,8 +179,8 @@ impl CfFilter {
             let passed = &mut passed[..count];
             view.summary.contains_prefetched(&hashes[..count], passed);
             let denied = passed.iter().filter(|passed| !**passed).count();
-            let ordinal = self.counters.add(Event::PrefixAbsent, denied as u64);
-            let audited = self.sample.among(ordinal, denied);
+            let ordinal = self.counters().add(Event::PrefixAbsent, denied as u64);
+            let audited = self.sample().among(ordinal, denied);
             for (nth, at) in (0..count).filter(|&at| !passed[at]).enumerate() {
                 maybe[places[at]] = false;
                 if audited.contains(&nth) {
@@ -191,46 +192,54 @@ impl CfFilter {
 
     /// Whether no key of a span exists, by the view of this edition, if that is still published.
     fn deny_span(&self, span: Span<'_>, edition: u64, reading: &Reading) -> Option<Denied> {
-        let view = self.view.get(reading);
-        let mut is_same = view.edition == edition;
-        fault!(IteratorOfAnotherView, is_same = true);
-        if !is_same {
+        let view = self.view(reading);
+        if !is_of_edition(view, edition) {
             return None;
         }
         let denies = |at, prefix| view.check_prefix(self.probe(at, prefix)).is_some();
         let is_denied = match span {
             Span::SamePrefix(key) => {
-                let (at, function) = self.prefixes.of_engine()?;
+                let (at, function) = self.prefixes().of_engine()?;
                 denies(at, function.of(key)?)
             }
             // Under the reverse comparator, the first is the largest: no question for filters.
             Span::Closed(first, last) => {
-                let mut prefixes = self.prefixes.of_all(first);
+                let mut prefixes = self.prefixes().of_all(first);
                 let denies_all = |(at, prefix)| last.starts_with(prefix) && denies(at, prefix);
                 first <= last && prefixes.any(denies_all)
             }
             Span::HalfOpen(first, end) => {
-                let mut prefixes = self.prefixes.of_all(first);
+                let mut prefixes = self.prefixes().of_all(first);
                 let denies_all = |(at, prefix)| is_bound_of(end, prefix) && denies(at, prefix);
                 first <= end && prefixes.any(denies_all)
             }
         };
         is_denied.then(|| self.count_denied())
     }
+}
 
+/// Invariant 10, H83: an iterator reads the database as of its creation, so it is answered only
+/// while the view of before that is published.
+fn is_of_edition(view: &View, edition: u64) -> bool {
+    fault!(IteratorOfAnotherView, return true);
+    view.edition == edition
+}
+
+impl CfFilter {
     /// Whether the engine, too, has no key with the prefix by which `start` was denied. True if
     /// audits are throttled. Not within a reading.
     #[cold]
     fn audit_prefix_if_due(&self, start: &[u8]) -> bool {
+        let lookups = &self.lookups;
         let audit = || {
             let auditor = self.auditor.get();
-            let mut prefixes = self.prefixes.of_all(start);
+            let mut prefixes = lookups.prefixes().of_all(start);
             let denies = |&(at, prefix): &(usize, _)| {
-                let probe = self.probe(at, prefix);
-                self.view.with(|view| view.check_prefix(probe).is_some())
+                let probe = lookups.probe(at, prefix);
+                lookups.with_view(|view| view.check_prefix(probe).is_some())
             };
             let denied = prefixes.find(denies);
-            let probe = denied.map(|(at, prefix)| self.probe(at, prefix));
+            let probe = denied.map(|(at, prefix)| lookups.probe(at, prefix));
             let both = auditor.zip(probe);
             both.is_none_or(|(auditor, probe)| auditor.audit_prefix(self, probe))
         };
@@ -256,7 +265,7 @@ mod tests {
     use super::is_bound_of;
 
     #[test]
-    fn a_bound_is_within_a_prefix_or_right_behind_it() {
+    fn upper_bound_within_or_right_behind_a_prefix_is_recognized() {
         let cases: [(&[u8], &[u8], bool); 9] = [
             (b"ab", b"ab", true),
             (b"abz", b"ab", true),

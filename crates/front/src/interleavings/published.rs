@@ -105,7 +105,7 @@ fn nested_reads_keep_their_values() {
 
 /// All values loaded in one read are kept until the read is over.
 #[test]
-fn one_read_keeps_all_that_it_loads() {
+fn reading_keeps_every_value_that_it_loads() {
     read_while_replacing("published_load_load_publish_twice", |value| {
         let reading = Reading::begin();
         let (first, later) = (value.get(&reading), value.get(&reading));
@@ -116,7 +116,7 @@ fn one_read_keeps_all_that_it_loads() {
 
 /// Two writers: each drops the value that it replaced, and none twice.
 #[test]
-fn two_writers_drop_what_they_replaced() {
+fn concurrent_writers_each_drop_what_they_replaced() {
     explore("published_read_publish_publish", |turn| {
         let (value, canary) = cage(3);
         let (reader, other, another) =

@@ -72,26 +72,26 @@ fn all_there(filter: &Scalable) {
 }
 
 #[test]
-fn an_inserted_key_is_found_while_the_filter_grows() {
+fn inserted_key_is_found_while_the_filter_grows() {
     told("scalable_insert", ROOM, |filter, key| {
         _ = filter.insert(key)
     });
 }
 
 #[test]
-fn an_appended_key_is_found_while_the_filter_grows() {
+fn appended_key_is_found_while_the_filter_grows() {
     told("scalable_append", ROOM, Scalable::append);
 }
 
 /// The second stage does not fit in the budget: keys are lost, and every answer is *maybe*.
 #[test]
-fn a_key_is_found_while_the_filter_saturates() {
+fn key_is_found_while_the_filter_saturates() {
     told("scalable_saturate", 1, |filter, key| _ = filter.insert(key));
 }
 
 /// Both find the first stage full at the same time.
 #[test]
-fn threads_that_open_a_stage_together_lose_no_key() {
+fn concurrent_openings_of_a_stage_lose_no_key() {
     explore("scalable_open_together", |turn| {
         let filter = filter(ROOM);
         filter.insert(key(1));
@@ -110,7 +110,7 @@ fn threads_that_open_a_stage_together_lose_no_key() {
 
 /// A copy that is taken during growth has all earlier keys.
 #[test]
-fn a_copy_has_what_came_before_it() {
+fn copy_of_the_stages_has_every_earlier_key() {
     explore("scalable_copy", |turn| {
         let filter = filter(ROOM);
         filter.insert(key(1));

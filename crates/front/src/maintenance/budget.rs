@@ -4,7 +4,7 @@ use super::Maintenance;
 use crate::cf_filters::CfFilters;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
-use crate::maintenance::planning::{self, ResidentFilter};
+use crate::maintenance::segment_plan::{self, ResidentFilter};
 use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::segment::Registry;
@@ -15,15 +15,10 @@ impl Maintenance {
         room(&self.options, &self.cf_filters, &self.registry, own)
     }
 
-    /// The budget for filters, less the other memory of the column families' filters.
-    pub(super) fn filter_budget(&self) -> Option<Bits> {
-        filter_budget(&self.options, &self.cf_filters)
-    }
-
     /// Drops whole filters until the rest fits the budget: segment filters before summary filters,
     /// of which each bit saves more engine reads.
     pub(super) fn keep_within_budget(&self) {
-        let Some(budget) = self.filter_budget() else {
+        let Some(budget) = filter_budget(&self.options, &self.cf_filters) else {
             return;
         };
         while self.cf_filters.size_of_summaries(None) > budget
@@ -35,7 +30,7 @@ impl Maintenance {
                 "the memory budget has no room for the summary filter; dropped it"
             );
             // A smaller one may fit, and segment filters for which there was no room.
-            cf_filter.note_consolidated(None);
+            cf_filter.coverage().note_consolidated(None);
             fault!(NoWakeAfterSummaryDrop, continue);
             self.wakeup.notify();
         }
@@ -44,7 +39,7 @@ impl Maintenance {
         if over == Bits::new(0) {
             return;
         }
-        let dropped = planning::lowest_ranked(self.held(), over);
+        let dropped = segment_plan::lowest_ranked(self.held(), over);
         for &id in &dropped {
             self.registry.open(id).drop_filter();
         }
@@ -75,6 +70,7 @@ impl Maintenance {
     }
 }
 
+/// The budget for filters, less the other memory of the column families' filters.
 fn filter_budget(options: &FrontOptions, cf_filters: &CfFilters) -> Option<Bits> {
     options.filter_budget_beside(cf_filters.overhead())
 }

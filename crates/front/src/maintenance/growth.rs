@@ -1,44 +1,14 @@
-//! A summary filter that grows while writers are busy: when it is rebuilt at a larger size, and from
-//! what.
+//! How fast a summary filter grows, and the log of keys from which it is rebuilt at a larger size.
 
 use std::time::{Duration, Instant};
 
-use super::consolidation::ReadSegments;
 use super::{Maintenance, PATIENCE, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::key_log::KeyLog;
 use crate::math::Items;
 use crate::options::Access;
-
-/// Stages that a summary filter may have before it is rebuilt from SSTs; each costs a miss one cache
-/// line.
-const STAGES: usize = 6;
-
-/// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below, a
-/// rebuild costs more than the stages.
-const WORTH_ONE_STAGE: Items = Items::new(1 << 16);
-
-/// A summary filter that is rebuilt has room for this part of its keys again.
-const ROOM: u64 = 4;
-
-/// A log may have twice as many hashes as there are keys, and this many. If it has more, the same
-/// keys are written again and again, and the column family hardly grows.
-const LOGGED_AGAIN: u64 = 1 << 20;
-
-/// Where the keys of a new summary filter come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeySource {
-    /// The log of keys.
-    Log,
-    /// The live SSTs.
-    Tables {
-        /// Whether their keys go into a new log.
-        logged: bool,
-    },
-}
 
 /// A column family that takes so long to grow by a quarter hardly grows: its summary filter is made
 /// as small as that of one at rest. At this pace that is done every ten minutes at most.
@@ -52,6 +22,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    pub(super) fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
     fn from_now(summary: &Scalable) -> Self {
         Self {
             since: Instant::now(),
@@ -72,47 +46,6 @@ impl Pace {
                 ..Self::from_now(summary)
             };
         }
-    }
-}
-
-/// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
-pub(super) fn is_outgrown(summary: &Scalable, key_log: &KeyLog) -> bool {
-    fault!(NoConsolidationBesideWriters, return false);
-    let is_cheap = summary.items() >= WORTH_ONE_STAGE && key_log.is_whole();
-    let most = if is_cheap {
-        planned_stages(summary)
-    } else {
-        STAGES
-    };
-    summary.stages() > most
-}
-
-/// The stages that a summary filter has before it outgrows its size. A static stage takes no keys, so
-/// the one beside it was planned from the start.
-pub(super) fn planned_stages(summary: &Scalable) -> usize {
-    if summary.begins_static() { 2 } else { 1 }
-}
-
-/// The keys that a summary filter of `keys` keys has room for besides, if it grows.
-pub(super) fn room(keys: u64) -> u64 {
-    fault!(NoRoomToGrow, return 0);
-    keys / ROOM
-}
-
-/// Ends a log that takes space for nothing, or that a rebuild left unfinished.
-pub(super) fn end_useless_log(cf_filter: &CfFilter, summary: &Scalable, quiet: bool) {
-    let Some(logged) = cf_filter.key_log().hashes() else {
-        return;
-    };
-    // Each memtable logs its prefixes again.
-    let more = 2 + cf_filter.prefixes().len() as u64;
-    let mut most = match quiet {
-        true => LOGGED_AGAIN,
-        false => more * summary.items().get() + LOGGED_AGAIN,
-    };
-    fault!(KeyLogKeptWhenQuiet, most = u64::MAX);
-    if logged > most || !cf_filter.key_log().is_whole() {
-        cf_filter.key_log().end();
     }
 }
 
@@ -138,16 +71,17 @@ impl Maintenance {
         if !tables.is_empty() || cf_filter.key_log().is_whole() || !self.begin_log(cf_filter) {
             return Ok(());
         }
-        // A memtable may have been written to an SST before the log began, and the SST may be
-        // installed later.
+        // Invariant 4: a memtable may have been written to an SST before the log began, and the SST
+        // may be installed later. So it is asked for first (H48).
         let in_memtables = self.engine.entries_in_memtables(cf_filter.key_space());
         let is_memtable_open = cf_filter.intake().is_held() || !matches!(in_memtables, Ok(0));
         let tables = self.list(cf_filter)?;
         // External writes that begin from here on end the log.
-        let mut may_lack_keys =
-            is_memtable_open || !tables.is_empty() || !cf_filter.is_current(&tables);
-        fault!(KeyLogBegunLate, may_lack_keys = false);
-        match may_lack_keys {
+        let may_lack_keys = || {
+            fault!(KeyLogBegunLate, return false);
+            is_memtable_open || !tables.is_empty() || !cf_filter.coverage().is_current(&tables)
+        };
+        match may_lack_keys() {
             true => cf_filter.key_log().end(),
             false => cf_filter.key_log().complete(),
         }
@@ -155,30 +89,11 @@ impl Maintenance {
     }
 
     /// Begins a log in the folder of filters; returns whether it has begun.
-    fn begin_log(&self, cf_filter: &CfFilter) -> bool {
+    pub(super) fn begin_log(&self, cf_filter: &CfFilter) -> bool {
         let is_wanted = self.options.access == Access::Write
             && !self.options.read_only_filters
-            && cf_filter.segment_rate().is_some();
+            && cf_filter.intake().segments().rate().is_some();
         is_wanted && cf_filter.key_log().begin(self.filter_store.folder().path())
-    }
-
-    /// Where a summary filter that has outgrown its size gets its keys.
-    pub(super) fn source_to_grow(&self, cf_filter: &CfFilter) -> KeySource {
-        match cf_filter.key_log().is_whole() {
-            true => KeySource::Log,
-            false => KeySource::Tables {
-                logged: self.begin_log(cf_filter),
-            },
-        }
-    }
-
-    /// Whether a column family would take [`HARDLY_GROWS`] to grow by a quarter, or longer.
-    pub(super) fn hardly_grows(&self, cf_filter: &CfFilter, quiet: bool) -> bool {
-        quiet
-            || self
-                .paces
-                .get(cf_filter.name())
-                .is_some_and(|pace| pace.is_slow)
     }
 
     /// Measures how fast the column families grow.
@@ -191,23 +106,6 @@ impl Maintenance {
             pace.measure(&summary);
             self.paces.insert(cf_filter.name().to_owned(), pace);
         }
-    }
-
-    /// Inserts all keys of the log into a summary filter that has those of the memtables. `None` if
-    /// the log has ended.
-    pub(super) fn insert_logged_keys(
-        &self,
-        new: &Scalable,
-        cf_filter: &CfFilter,
-    ) -> Result<Option<ReadSegments>, TaskError> {
-        // Before the log is read: external writes that come meanwhile are not in it.
-        let mut read = self.list(cf_filter)?;
-        let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
-        fault!(ListedAfterReplay, read = self.list(cf_filter)?);
-        Ok(is_whole.then(|| ReadSegments {
-            read,
-            quarantine: Vec::new(),
-        }))
     }
 }
 

@@ -4,15 +4,16 @@
 //! The truth is the list of live SSTs with their properties; callbacks only notify the [`Wakeup`].
 //! For each column family, a maintenance run
 //!
-//! 1. lists the SSTs and loads the missing segment filters from their sidecars;
+//! 1. lists the SSTs, and loads the missing segment filters from their sidecars;
 //! 2. publishes which SSTs the summary filter covers; lookups check the segment filters of the
 //!    others;
-//! 3. adds the raw keys of uncovered SSTs to the summary filter, or consolidates it if they are
-//!    many;
-//! 4. rebuilds segment filters that are missing or of another rate from the SSTs' raw keys;
-//! 5. saves filters that have no sidecar yet, and removes sidecars of SSTs that are gone;
-//! 6. consolidates the summary filter if that is due (`consolidation`);
-//! 7. lists the segment filters that lookups prefetch, and drops some if they exceed the budget.
+//! 3. plans and does what the listing asks for: reads the raw keys of uncovered SSTs, builds segment
+//!    filters from them, saves what has no sidecar yet;
+//! 4. plans and does a consolidation of the summary filter, if that is due;
+//! 5. lists the segment filters that lookups prefetch.
+//!
+//! In the end, it removes sidecars of SSTs that are gone, and drops filters beyond the budget.
+//! `plan` decides, [`Maintenance::act`] does.
 //!
 //! Keys are read from the SST files, never through an iterator of the database: that applies
 //! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
@@ -21,85 +22,47 @@ mod backoff;
 mod budget;
 mod consolidation;
 mod coverage;
+mod error;
 mod growth;
 mod live;
-pub mod planning;
+mod plan;
+mod reading;
 pub mod scrub;
+pub mod segment_plan;
 mod static_stage;
 mod sweep;
 mod tables;
 
-use std::collections::{HashMap, TryReserveError};
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use self::budget::room;
+use self::error::TaskError;
 use self::growth::Pace;
 use self::live::LiveSegments;
+use self::plan::{CfSnapshot, Listed, Task};
 use self::sweep::Sweeper;
 use crate::cf_filter::{CfFilter, Listing, WritePosition};
 use crate::cf_filters::CfFilters;
-use crate::engine::{Engine, EngineError, LiveSegment};
+use crate::engine::{Engine, LiveSegment};
 use crate::fault::fault;
-use crate::filter::StageError;
 use crate::filter_store::FilterStore;
 use crate::maintenance::backoff::Backoff;
 use crate::maintenance::scrub::{ScrubLog, Scrubber};
 use crate::options::FrontOptions;
-use crate::segment::Registry;
+use crate::segment::{Registry, SegmentId};
 use crate::wakeup::{Requests, Wakeup};
 
 /// How long maintenance waits for a request before it checks whether the writers are quiet.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What can go wrong in a maintenance run; a later run tries again.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TaskError {
-    #[error("the column family {0:?} is gone")]
-    CfGone(String),
-    #[error("cannot list the live SSTs of {cf:?}: {reason}")]
-    List { cf: String, reason: String },
-    #[error("cannot read the keys of {path}: {reason}")]
-    Read { path: String, reason: String },
-    #[error("{path} holds {expected} entries but {found} were read")]
-    Miscount {
-        path: String,
-        expected: u64,
-        found: u64,
-    },
-    #[error("writes to {0:?} that began before do not end; the old summary filter stays")]
-    StillHeld(String),
-    #[error(
-        "the system does not tell when writes to {0:?} have ended; the old summary filter stays"
-    )]
-    Unawaited(String),
-    #[error("{path} cannot be read; the summary filter that has its keys stays")]
-    Needed { path: String },
-    #[error("external writes happened meanwhile")]
-    Overtaken,
-    #[error("it panicked")]
-    Panicked,
-    #[error("no memory for the hashes of the static summary filter of {cf:?}: {source}")]
-    Hashes { cf: String, source: TryReserveError },
-    #[error("the hashes of the keys of {0:?} cannot be kept in a file; its summary filter stays")]
-    Spool(String),
-    #[error("no static summary of {cf:?}: {source}")]
-    Static { cf: String, source: StageError },
-    #[error("told to stop")]
-    Stopped,
-}
+/// How often maintenance polls whether external writes, or writes of before, are over.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-impl TaskError {
-    /// The engine could not say what segments or entries a column family has.
-    fn list(cf_filter: &CfFilter, error: EngineError) -> Self {
-        let cf = cf_filter.name().to_owned();
-        match error {
-            EngineError::Gone => Self::CfGone(cf),
-            EngineError::Failed(reason) => Self::List { cf, reason },
-        }
-    }
-}
+/// Polls of what does not end: three seconds.
+const MAX_POLLS: u32 = 150;
 
 /// The SSTs of a column family that are live.
 type Tables = Listing<Vec<LiveSegment>>;
@@ -172,15 +135,14 @@ impl Maintenance {
             return false;
         }
         self.scrub_in_turn();
-        let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
-        let quiet = self.is_quiet();
+        let is_quiet = self.is_quiet();
         self.measure_paces();
-        if !called && !self.something_is_due(quiet) {
+        if !requests.any() && !self.is_anything_due(is_quiet) {
             return true;
         }
         // A panic must not leave the database without maintenance, nor its callers waiting.
-        let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
-        let failure = passed.unwrap_or_else(|panic| {
+        let failure = catch_unwind(AssertUnwindSafe(|| self.run_once(requests, is_quiet)));
+        let failure = failure.unwrap_or_else(|panic| {
             fault!(PanicEndsMaintenance, resume_unwind(panic));
             tracing::error!("maintenance panicked; it continues with the next run");
             Some(TaskError::Panicked.to_string())
@@ -189,18 +151,26 @@ impl Maintenance {
         true
     }
 
-    /// Whether a failed task is due again, or the writers have become quiet and a summary filter
-    /// should be consolidated.
-    fn something_is_due(&self, quiet: bool) -> bool {
+    /// Whether a failed task is due again, or a consolidation.
+    fn is_anything_due(&self, is_quiet: bool) -> bool {
         let now = Instant::now();
-        let due = |cf_filter: &CfFilter| match self.backoffs.get(cf_filter.name()) {
-            Some(backoff) => {
-                fault!(NoRetryByItself, return false);
-                backoff.is_due(now)
-            }
-            None => self.consolidation_is_due(cf_filter, quiet),
-        };
-        self.cf_filters.all().iter().any(|cf_filter| due(cf_filter))
+        let all = self.cf_filters.all();
+        all.iter()
+            .any(|cf_filter| match self.backoffs.get(cf_filter.name()) {
+                Some(backoff) => {
+                    fault!(NoRetryByItself, return false);
+                    backoff.is_due(now)
+                }
+                None => self.is_run_due(cf_filter, is_quiet),
+            })
+    }
+
+    /// Whether the plan of a column family takes a run. What takes none is done at once.
+    fn is_run_due(&self, cf_filter: &CfFilter, is_quiet: bool) -> bool {
+        let now = self.write_position(cf_filter);
+        let tasks = plan::plan(&self.snapshot(cf_filter, now, is_quiet, None));
+        let at_once = |task: &Task| act_at_once(cf_filter, task, now);
+        !tasks.iter().all(at_once)
     }
 
     /// Scrubs the filters whose turn it is.
@@ -218,44 +188,20 @@ impl Maintenance {
         }
     }
 
-    fn scrub_and_pass(&mut self, requests: Requests, quiet: bool) -> Option<String> {
+    /// One maintenance run over everything. Returns the first failure, which is tried again later.
+    fn run_once(&mut self, requests: Requests, is_quiet: bool) -> Option<String> {
         #[cfg(test)]
-        self.wakeup.panic_if_requested("a pass");
+        self.wakeup.panic_if_requested("a run");
         if requests.scrub {
             self.scrubber.scrub_all();
         }
-        self.pass(requests, quiet)
-    }
-
-    /// One maintenance run over everything. Returns the first failure, which is tried again later.
-    fn pass(&mut self, requests: Requests, quiet: bool) -> Option<String> {
+        // Before the listing: an SST that is being written meanwhile is not live yet (H62).
         let built = self.sweeper.idle_segments(&*self.engine);
         let mut failure = None;
         for cf_filter in self.cf_filters.all() {
             let mut backoff = self.backoffs.remove(cf_filter.name()).unwrap_or_default();
             backoff.begin(Instant::now(), requests.retry || requests.consolidate);
-            let tended = match self.list(&cf_filter) {
-                Ok(tables) => {
-                    let ids = tables.iter().filter_map(LiveSegment::id);
-                    self.live.record(cf_filter.name(), ids);
-                    // A panic counts as this column family's failure and is not retried at once.
-                    let maintain_cf =
-                        || self.maintain_cf(&cf_filter, &tables, requests, quiet, &mut backoff);
-                    catch_unwind(AssertUnwindSafe(maintain_cf)).unwrap_or_else(|panic| {
-                        fault!(PanicEndsMaintenance, resume_unwind(panic));
-                        tracing::error!(
-                            cf_filter = cf_filter.name(),
-                            "maintenance of this column family panicked"
-                        );
-                        // The panic may have left a summary filter behind that writes feed and no
-                        // lookup reads.
-                        cf_filter.feed(vec![cf_filter.view().summary]);
-                        Err(TaskError::Panicked)
-                    })
-                }
-                Err(error) => Err(error),
-            };
-            match tended {
+            match self.maintain_listed(&cf_filter, requests, is_quiet, &mut backoff) {
                 Ok(()) => {}
                 Err(TaskError::Stopped) => return Some(TaskError::Stopped.to_string()),
                 // Tried again after the next catch-up, which notifies maintenance when it ends.
@@ -265,7 +211,7 @@ impl Maintenance {
                         cf_filter = name,
                         "the column family is gone, and its filters with it"
                     );
-                    self.cf_filters.withdraw_view(&cf_filter);
+                    self.cf_filters.remove(&cf_filter);
                     continue;
                 }
                 Err(error) => {
@@ -278,19 +224,47 @@ impl Maintenance {
                 self.backoffs.insert(cf_filter.name().to_owned(), backoff);
             }
         }
-        let cfs = self.cf_filters.all();
-        let cfs = cfs.iter().map(|cf_filter| cf_filter.name());
-        let live = self.live.of(cfs);
-        let mut some_wait = live.is_some_and(|live| self.sweeper.sweep(&live, built));
-        fault!(NoSecondSweep, some_wait = false);
-        if some_wait {
-            self.wakeup.notify();
-        }
+        self.sweep(built);
         self.keep_within_budget();
         failure
     }
 
-    /// Whether no write has been seen for [`PATIENCE`].
+    /// Lists the SSTs of a column family and maintains its filters. A panic is its failure alone.
+    fn maintain_listed(
+        &mut self,
+        cf_filter: &CfFilter,
+        requests: Requests,
+        is_quiet: bool,
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        let tables = self.list(cf_filter)?;
+        let ids = tables.iter().filter_map(LiveSegment::id);
+        self.live.record(cf_filter.name(), ids);
+        let maintain = || self.maintain_cf(cf_filter, &tables, requests, is_quiet, backoff);
+        catch_unwind(AssertUnwindSafe(maintain)).unwrap_or_else(|panic| {
+            fault!(PanicEndsMaintenance, resume_unwind(panic));
+            tracing::error!(
+                cf_filter = cf_filter.name(),
+                "maintenance of this column family panicked"
+            );
+            // The panic may have left a summary filter behind that writes feed and no lookup reads
+            // (invariant 3).
+            cf_filter.feed(vec![cf_filter.view().summary]);
+            Err(TaskError::Panicked)
+        })
+    }
+
+    /// Removes what is left of SSTs that are gone, unless a column family was never listed.
+    fn sweep(&mut self, built: Option<HashSet<SegmentId>>) {
+        let cfs = self.cf_filters.all();
+        let live = self.live.of(cfs.iter().map(|cf_filter| cf_filter.name()));
+        if live.is_some_and(|live| self.sweeper.sweep(&live, built)) {
+            fault!(NoSecondSweep, return);
+            self.wakeup.notify();
+        }
+    }
+
+    /// Whether no write has been seen for [`PATIENCE`], by a monotonic clock (H74).
     fn is_quiet(&mut self) -> bool {
         let cf_filters = self.cf_filters.all();
         let now: Vec<_> = cf_filters
@@ -308,7 +282,9 @@ impl Maintenance {
 
     fn write_position(&self, cf_filter: &CfFilter) -> WritePosition {
         let budget = self.options.memory_budget.get();
-        cf_filter.write_position(self.engine.latest_sequence_number(), budget)
+        cf_filter
+            .coverage()
+            .write_position(self.engine.latest_sequence_number(), budget)
     }
 
     /// Maintains the filters of one column family, whose SSTs were listed in this epoch.
@@ -317,66 +293,153 @@ impl Maintenance {
         cf_filter: &CfFilter,
         tables: &Tables,
         requests: Requests,
-        quiet: bool,
+        is_quiet: bool,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let _span = tracing::info_span!("maintain", cf = cf_filter.name()).entered();
         #[cfg(test)]
         self.wakeup.panic_if_requested(cf_filter.name());
-        if cf_filter.is_disabled() {
+        if cf_filter.coverage().is_disabled() {
             return Ok(());
         }
         self.load_filters(cf_filter, tables);
-        let was_complete = cf_filter.is_complete_by_construction();
+        let was_complete = cf_filter.coverage().is_complete_by_construction();
         self.publish_known(cf_filter, tables);
-        if !was_complete && !tables.is_empty() {
-            // A run before has read them, which external writes overtook.
-            self.save_unless_nearly_stored(cf_filter);
-        }
         self.log_keys_from_the_start(cf_filter, tables)?;
         if self.options.read_only_filters && !self.options.is_secondary() {
             return Ok(());
         }
         let before = cf_filter.view().summary;
-        let improved = self
-            .build_missing(cf_filter, tables, backoff)
-            .and_then(|()| {
-                let due = !backoff.is_waiting() && self.consolidation_is_due(cf_filter, quiet);
-                // A request is fulfilled already if the missing keys went into another summary
-                // filter.
-                let called =
-                    requests.consolidate && Arc::ptr_eq(&before, &cf_filter.view().summary);
-                if self.may_consolidate() && (called || due) {
-                    let are_writers_busy = !called && !self.hardly_grows(cf_filter, quiet);
-                    self.consolidate(cf_filter, are_writers_busy, backoff)?;
-                }
-                Ok(())
-            });
+        let listed = self.listed(cf_filter, tables, was_complete, backoff);
+        let done = [Some(listed), None].into_iter().try_for_each(|listed| {
+            let now = self.write_position(cf_filter);
+            let snapshot = CfSnapshot {
+                is_backing_off: backoff.is_waiting(),
+                // The missing keys may have gone into another summary filter.
+                is_requested: requests.consolidate
+                    && Arc::ptr_eq(&before, &cf_filter.view().summary),
+                ..self.snapshot(cf_filter, now, is_quiet, listed)
+            };
+            let mut tasks = plan::plan(&snapshot).into_iter();
+            tasks.try_for_each(|task| self.act(cf_filter, tables, task, now, backoff))
+        });
         // Also after a failure: what is prefetched keeps filters alive.
-        improved.and(self.prefetch_filters(cf_filter))
+        done.and(self.prefetch_filters(cf_filter))
     }
 
-    /// Adds missing keys to the summary filter, builds missing segment filters, and saves what is
-    /// new.
-    fn build_missing(
+    /// Does a task that was planned when writes had come to `now`.
+    fn act(
         &self,
         cf_filter: &CfFilter,
         tables: &Tables,
+        task: Task,
+        now: WritePosition,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
-        self.save_filters(tables);
-        if !cf_filter.is_complete_by_construction() {
-            self.cover(cf_filter, tables, backoff)?;
-        }
-        self.rebuild_filters(cf_filter, tables, backoff)?;
-        self.save_filters(tables);
-        if self.engine.wants_summary_stored(cf_filter.key_space()) {
-            self.save_summary(cf_filter);
+        match task {
+            Task::Cover(places) => self.cover(cf_filter, tables, &places, backoff)?,
+            Task::Consolidate { source, is_growing } => {
+                self.consolidate(cf_filter, source, is_growing, backoff)?;
+            }
+            Task::RebuildSegments => self.rebuild_filters(cf_filter, tables, backoff)?,
+            Task::SaveSegments => self.save_filters(tables),
+            // A large one is not written for each small ingested file.
+            Task::SaveSummaryIfMuchIsNew if cf_filter.is_nearly_stored() => {}
+            Task::SaveSummaryIfMuchIsNew => self.save_summary(cf_filter),
+            Task::SaveSummaryIfWanted => {
+                if self.engine.wants_summary_stored(cf_filter.key_space()) {
+                    self.save_summary(cf_filter);
+                }
+            }
+            Task::EndLog | Task::Rest => _ = act_at_once(cf_filter, &task, now),
         }
         Ok(())
     }
 
-    /// Saves what is known of the SSTs at the close, without reading any. The next open then finds
+    /// What a listing showed that was published.
+    fn listed(
+        &self,
+        cf_filter: &CfFilter,
+        tables: &Tables,
+        was_complete: bool,
+        backoff: &Backoff,
+    ) -> Listed {
+        let covered = cf_filter.coverage().covered();
+        // An SST without an id stays uncovered until it is rewritten (H44). Such SSTs come with a
+        // secondary, or if the system had no randomness for an id.
+        let is_uncovered = |table: &LiveSegment| {
+            table.id().is_some_and(|id| !covered.contains(&id))
+                && !backoff.is_quarantined(&table.path)
+        };
+        let mut listed = Listed {
+            completes: !was_complete
+                && !tables.is_empty()
+                && cf_filter.coverage().is_complete_by_construction(),
+            ..Listed::default()
+        };
+        for (place, table) in tables
+            .iter()
+            .enumerate()
+            .filter(|(_, table)| is_uncovered(table))
+        {
+            listed.uncovered.push(place);
+            if !backoff.failed_twice(&table.path) {
+                listed.readable_entries += table.entries;
+            }
+        }
+        listed
+    }
+
+    /// What is known of a column family when writes have come to `now`.
+    fn snapshot(
+        &self,
+        cf_filter: &CfFilter,
+        now: WritePosition,
+        is_quiet: bool,
+        listed: Option<Listed>,
+    ) -> CfSnapshot {
+        let (summary, options) = (cf_filter.view().summary, self.summary_options());
+        let (key_log, pace) = (cf_filter.key_log(), self.paces.get(cf_filter.name()));
+        let is_resting = cf_filter.coverage().is_consolidated(now);
+        let is_short_of_room = summary.is_saturated() && options.memory_budget.get().is_some();
+        let are_counted = listed.is_none() && !is_resting && is_short_of_room;
+        CfSnapshot {
+            listed,
+            summary: (&*summary).into(),
+            is_complete: cf_filter.coverage().is_complete_by_construction(),
+            lacks_prefixes: cf_filter.lookups().lacks_prefixes(),
+            prefixes: cf_filter.prefixes().len() as u64,
+            logged: key_log.hashes(),
+            is_log_whole: key_log.is_whole(),
+            is_resting,
+            are_writers_quiet: is_quiet,
+            hardly_grows: is_quiet || pace.is_some_and(Pace::is_slow),
+            is_backing_off: false,
+            is_requested: false,
+            options,
+            others: self.cf_filters.size_of_summaries(Some(cf_filter)),
+            entries: are_counted.then(|| self.entries(cf_filter).ok()).flatten(),
+        }
+    }
+
+    /// Polls until the condition holds, for three seconds at most; then fails with `late`.
+    fn wait_for(
+        &self,
+        late: TaskError,
+        mut is_met: impl FnMut() -> Result<bool, TaskError>,
+    ) -> Result<(), TaskError> {
+        for _ in 0..MAX_POLLS {
+            if is_met()? {
+                return Ok(());
+            }
+            if self.wakeup.is_stopped_within(POLL_INTERVAL) {
+                return Err(TaskError::Stopped);
+            }
+        }
+        if is_met()? { Ok(()) } else { Err(late) }
+    }
+
+    /// Saves what is known of the SSTs at the close, without reading any (H79). The next open then finds
     /// a filter for each SST and a summary filter that covers all.
     fn save_on_close(&self) {
         fault!(NoSaveAtClose, return);
@@ -411,10 +474,20 @@ impl Maintenance {
                 cf_filter.instance_ids().assign(&mut tables);
             }
             // Best first, as far as the budget reaches.
-            tables.sort_by_key(|table| planning::eviction_rank(table.level, table.entries));
+            tables.sort_by_key(|table| segment_plan::eviction_rank(table.level, table.entries));
             Ok(tables)
         };
         let listed = cf_filter.list(list).transpose();
         listed.map_err(|error| TaskError::list(cf_filter, error))
     }
+}
+
+/// Does a task that takes no run; false if it takes one.
+fn act_at_once(cf_filter: &CfFilter, task: &Task, now: WritePosition) -> bool {
+    match task {
+        Task::EndLog => cf_filter.key_log().end(),
+        Task::Rest => cf_filter.coverage().note_consolidated(Some(now)),
+        _ => return false,
+    }
+    true
 }

@@ -1,7 +1,7 @@
 //! Scrubbing: verifies that the filters in memory are still as they were built.
 //!
-//! A bit of memory that flips from 1 to 0 makes a filter deny a key that it holds. So each resident
-//! filter is read again from time to time:
+//! A bit of memory that flips from 1 to 0 makes a filter deny a key that it holds (H60). So each
+//! resident filter is read again from time to time:
 //!
 //! - a segment filter is checked against the checksum that it was sealed with;
 //! - a summary filter is checked stage by stage against the last scrub's checksum, if no key was
@@ -191,9 +191,9 @@ impl Scrubber {
         self.log.record(filter.size(), intact);
         if !intact {
             filter.saturate();
-            cf_filter.note_consolidated(None);
+            cf_filter.coverage().note_consolidated(None);
             fault!(NoWakeForDamagedSummary, return false);
-            self.wakeup.call(|requests| requests.consolidate = true);
+            self.wakeup.request(|requests| requests.consolidate = true);
             tracing::error!(
                 cf_filter = cf_filter.name(),
                 "a growing filter changed in memory; it answers maybe until it is rebuilt: \

@@ -6,13 +6,13 @@
 
 use std::collections::{HashSet, TryReserveError};
 
-use super::consolidation::ReadSegments;
+use super::reading::ReadSegments;
 use super::{Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
-use crate::key_log::KeyLog;
+use crate::intake::KeyLog;
 use crate::maintenance::backoff::Backoff;
 use crate::math::Rate;
 
@@ -20,6 +20,13 @@ use crate::math::Rate;
 pub(super) struct StaticKeys<'a> {
     pub(super) rate: Rate,
     pub(super) in_memtables: &'a [KeyHash],
+}
+
+impl StaticKeys<'_> {
+    fn of_memtables(&self) -> &[KeyHash] {
+        fault!(StaticStageWithoutMemtables, return &[]);
+        self.in_memtables
+    }
 }
 
 /// The hashes of the keys of all SSTs.
@@ -78,7 +85,7 @@ impl Maintenance {
         let mut spool = self.spool(self.entries(cf_filter)?);
         let (mut last, mut room) = (None, Ok(()));
         let none = HashSet::new();
-        let absorbed = self.read_all_keys(cf_filter, backoff, none, |_, hashes| {
+        let segments = self.read_all_keys(cf_filter, backoff, none, |hashes| {
             // All versions of a key are adjacent in an SST.
             let new = hashes.iter().copied();
             let new = new.filter(|&hash| last.replace(hash) != Some(hash));
@@ -86,12 +93,13 @@ impl Maintenance {
                 room = spool.append(new);
             }
         })?;
-        absorbed.check_needed_segments(cf_filter)?;
+        // The stage takes no further key: it comes when all SSTs have been read (H22).
+        segments.check_needed_segments(cf_filter)?;
         let cf = || cf_filter.name().to_owned();
         room.map_err(|source| TaskError::Hashes { cf: cf(), source })?;
         let stage = self.static_stage(cf_filter, &spool, keys)?;
         new.complete(stage.ok_or_else(|| TaskError::Spool(cf()))?);
-        Ok(absorbed)
+        Ok(segments)
     }
 
     /// In memory for few entries, and where no file can be created.
@@ -126,7 +134,8 @@ impl Maintenance {
                 return Err(TaskError::Stopped);
             }
             let mut part = Vec::new();
-            // One hash over the capacity would move them all, and a part may exceed its share a little.
+            // Fallibly (H77). One hash over the capacity would move them all, and a part may exceed its
+            // share a little.
             let mut room = part.try_reserve_exact(share.saturating_add(share / 64));
             let mut take = |hashes: &[KeyHash]| {
                 for &hash in hashes.iter().filter(|&&hash| builder.is_next(hash)) {
@@ -138,9 +147,7 @@ impl Maintenance {
                     }
                 }
             };
-            let mut in_memtables = keys.in_memtables;
-            fault!(StaticStageWithoutMemtables, in_memtables = &[]);
-            take(in_memtables);
+            take(keys.of_memtables());
             if !spool.replay(take) {
                 return Ok(None);
             }

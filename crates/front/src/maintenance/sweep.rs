@@ -8,9 +8,8 @@ use crate::fault::fault;
 use crate::filter_store::FilterStore;
 use crate::segment::{Registry, SegmentId};
 
-/// Maintenance runs without a live SST for a built filter, after which the filter is stored and
-/// dropped.
-const PASSES_IN_VAIN: u32 = 8;
+/// After so many runs without a live SST for it, a built filter is stored and dropped.
+const RUNS_UNTIL_DROPPED: u32 = 8;
 
 /// Removes the filters of dead SSTs from memory and from the folder.
 pub(super) struct Sweeper {
@@ -53,7 +52,7 @@ impl Sweeper {
         live: &HashSet<SegmentId>,
         built: Option<HashSet<SegmentId>>,
     ) -> bool {
-        let idle = built.is_some();
+        let is_idle = built.is_some();
         let built = built.unwrap_or_default();
         let known = self.registry.ids();
         let mut gone = HashSet::new();
@@ -61,7 +60,7 @@ impl Sweeper {
         for &id in known.difference(live) {
             let times = self.missing.get(&id).copied().unwrap_or_default() + 1;
             let over = self.seen.contains(&id) || built.contains(&id);
-            if over || (times >= PASSES_IN_VAIN && self.save_or_drop(id)) {
+            if over || (times >= RUNS_UNTIL_DROPPED && self.save_or_drop(id)) {
                 gone.insert(id);
             } else {
                 missing.insert(id, times);
@@ -71,15 +70,20 @@ impl Sweeper {
         // deletion while an older compaction runs.
         let held = gone.iter().filter_map(|&id| self.registry.get(id));
         held.for_each(|segment| segment.drop_filter());
-        fault!(DeadSegmentsKept, gone.clear());
-        self.registry.retain(|id| !gone.contains(&id));
+        self.registry.retain(|id| {
+            fault!(DeadSegmentsKept, return true);
+            !gone.contains(&id)
+        });
         self.missing = missing;
         let mut some_wait = false;
         if let Some(filter_store) = &self.filter_store {
-            let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));
-            let mut dead: HashSet<SegmentId> =
-                filter_store.list().into_iter().filter(dead).collect();
-            fault!(DeadSidecarsKept, dead.clear());
+            let is_dead = |id: &SegmentId| {
+                fault!(DeadSidecarsKept, return false);
+                !live.contains(id) && (is_idle || self.seen.contains(id))
+            };
+            let dead: HashSet<SegmentId> =
+                filter_store.list().into_iter().filter(is_dead).collect();
+            // In two runs in a row (H62, H9).
             for &id in dead.intersection(&self.dead) {
                 filter_store.remove(id);
             }

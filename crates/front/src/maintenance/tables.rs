@@ -8,7 +8,7 @@ use crate::engine::{EngineError, LiveSegment};
 use crate::fault::fault;
 use crate::format::Source;
 use crate::maintenance::backoff::Backoff;
-use crate::maintenance::planning::FilterPlan;
+use crate::maintenance::segment_plan::FilterPlan;
 use crate::math::{Bits, Items};
 use crate::segment::SegmentBuilder;
 use crate::sorted_runs::{SortedRuns, WithRange};
@@ -17,7 +17,7 @@ use crate::sorted_runs::{SortedRuns, WithRange};
 /// quadratic time.
 const MOST_RUNS: usize = 256;
 
-/// No segment filter is larger; no memory is allocated for what a file claims beyond.
+/// No segment filter is larger; no memory is allocated for what a file claims beyond (H77).
 const MOST_BITS: u64 = 1 << 16;
 const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
 
@@ -34,7 +34,11 @@ impl Maintenance {
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
-            if !cf_filter.wants_segment_filter(table.is_in_last_level) {
+            if !cf_filter
+                .intake()
+                .segments()
+                .wants_filter(table.is_in_last_level)
+            {
                 segment.drop_filter();
                 continue;
             }
@@ -92,14 +96,14 @@ impl Maintenance {
         Ok(())
     }
 
-    /// A builder for a segment filter that is missing or exceeds its false-positive rate. Drops a
-    /// filter that the budget has no room for.
+    /// A builder for a segment filter that is missing or exceeds its false-positive rate: it is built
+    /// from keys, never by a union of others (H12). Drops a filter that the budget has no room for.
     pub(super) fn builder_for_missing(
         &self,
         cf_filter: &CfFilter,
         table: &LiveSegment,
     ) -> Option<SegmentBuilder> {
-        let rate = cf_filter.segment_rate()?;
+        let rate = cf_filter.intake().segments().rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
         let filter = segment.filter();
@@ -137,22 +141,16 @@ impl Maintenance {
         table: &LiveSegment,
         mut each: impl FnMut(&[u8], bool),
     ) -> Result<(), TaskError> {
-        let mut found = 0;
-        let mut stopped = false;
-        let scanned =
-            self.engine
-                .raw_keys(cf_filter.key_space(), table, &mut |mut key, deletion| {
-                    fault!(
-                        TombstonesUnread,
-                        if deletion {
-                            key = &[];
-                        }
-                    );
-                    each(key, deletion);
-                    found += 1;
-                    stopped = found % 4096 == 0 && self.wakeup.stopping();
-                    !stopped
-                });
+        let (mut found, mut stopped) = (0, false);
+        let mut take = |key: &[u8], is_deletion| {
+            each(as_read(key, is_deletion), is_deletion);
+            found += 1;
+            stopped = found % 4096 == 0 && self.wakeup.stopping();
+            !stopped
+        };
+        let scanned = self
+            .engine
+            .raw_keys(cf_filter.key_space(), table, &mut take);
         fault!(ScanErrorIgnored, return Ok(()));
         scanned.map_err(|error| match error {
             EngineError::Gone => TaskError::CfGone(cf_filter.name().to_owned()),
@@ -165,6 +163,7 @@ impl Maintenance {
             return Err(TaskError::Stopped);
         }
         fault!(ShortScanAccepted, return Ok(()));
+        // Invariant 7 (H18, E3).
         if table.are_entries_exact && found != table.entries {
             return Err(TaskError::Miscount {
                 path: table.path.clone(),
@@ -188,9 +187,22 @@ impl Maintenance {
             .iter()
             .map(|table| Arc::clone(&table.filter))
             .collect();
-        if !cf_filter.prefetches(&filters) {
-            cf_filter.prefetch_from_now_on(SortedRuns::new(with_filter, MOST_RUNS));
+        if !cf_filter.lookups().prefetches(&filters) {
+            cf_filter
+                .lookups()
+                .prefetch_from_now_on(SortedRuns::new(with_filter, MOST_RUNS));
         }
         Ok(())
     }
+}
+
+/// A key of an SST. Segment filters have those of tombstones too.
+fn as_read(key: &[u8], is_deletion: bool) -> &[u8] {
+    fault!(
+        TombstonesUnread,
+        if is_deletion {
+            return &[];
+        }
+    );
+    key
 }

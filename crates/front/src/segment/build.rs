@@ -1,13 +1,13 @@
 //! Builds a segment's filter while the segment is being written.
 //!
-//! The number of keys is not known while an SST is written, so the filter must grow:
+//! The number of keys is not known while a segment is written, so the filter must grow:
 //!
 //! - While budget and memory allow, the hashes are kept. Sealing then makes one stage of exactly
 //!   the right size.
 //! - Past that, the hashes go into a scalable filter, which takes less memory. Sealing returns its
 //!   stages.
 //!
-//! If the SST exists already, its number of entries is known. If its hashes are too many to keep,
+//! If the segment exists already, its number of entries is known. If its hashes are too many to keep,
 //! they go into one stage, sized as if every entry had a different key.
 
 use std::sync::Arc;
@@ -175,12 +175,16 @@ impl SegmentBuilder {
         }
     }
 
+    /// Invariant 7, H18: whether the builder saw every entry of a segment with this many.
+    fn has_all(&self, entries: u64) -> bool {
+        fault!(MiscountSealed, return true);
+        self.added == entries
+    }
+
     /// Seals the filter of a segment with this many entries. `None` if the builder saw another
     /// number of entries (the filter might lack a key) or if memory ran out.
     pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
-        let mut is_complete = self.added == entries;
-        fault!(MiscountSealed, is_complete = true);
-        if !is_complete {
+        if !self.has_all(entries) {
             return None;
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_within_and_past_the_budget() {
+    fn sealed_filter_has_every_key_within_and_past_the_budget() {
         for budget in [10, 1_000, 100_000] {
             let mut segment = builder(budget);
             (0..20_000).for_each(|i| segment.add(&key(i)));
@@ -247,7 +251,7 @@ mod tests {
     /// Past four stages, the filter was rebuilt from the keys on disk, and had as many stages
     /// again.
     #[test]
-    fn of_known_entries_one_stage_of_the_right_size_is_made() {
+    fn known_number_of_entries_gives_one_stage_of_the_right_size() {
         const ENTRIES: u32 = 20_000;
         for budget in [10, 1_000, 100_000] {
             let entries = Items::new(ENTRIES.into());
@@ -273,7 +277,7 @@ mod tests {
 
     /// RocksDB's hook catches the panic and continues with the next entry.
     #[test]
-    fn an_entry_that_panics_counts_as_missed() {
+    fn entry_whose_addition_panics_counts_as_missed() {
         let mut segment = builder(100);
         segment.add(b"one");
         DUE.set(true);
@@ -284,7 +288,7 @@ mod tests {
 
     /// A filter built from fewer entries than the segment has would lose reads.
     #[test]
-    fn a_missed_entry_seals_nothing() {
+    fn builder_that_missed_an_entry_seals_no_filter() {
         let mut segment = builder(100);
         segment.add(b"one");
         assert!(segment.seal(2, Source::TableCapture).is_none());

@@ -60,7 +60,7 @@ impl Registry {
     }
 
     /// Drops all filters, and all that are built later. Every key may then be in every segment.
-    pub fn distrust(&self) {
+    pub(crate) fn distrust(&self) {
         self.trusted.store(false, Ordering::SeqCst);
         let segments = self.all();
         segments.iter().for_each(|segment| segment.drop_filter());
@@ -93,9 +93,9 @@ mod tests {
     use crate::math::Rate;
     use crate::segment::{SealedFilter, SegmentBuilder};
 
-    /// An SST that was being written when an audit found a false negative is finished after it.
+    /// A segment that was being written when an audit found a false negative is finished after it.
     #[test]
-    fn a_filter_that_comes_after_the_trust_is_lost_is_dropped() {
+    fn filter_set_after_distrust_is_dropped() {
         let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));
         let registry = Registry::new(hasher);
         let filter_of = |id| -> SealedFilter {

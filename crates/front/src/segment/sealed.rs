@@ -12,6 +12,7 @@ use crate::filter::Chain;
 use crate::format::{PrefixId, Source};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
+use crate::prefix::is_among;
 use crate::rcu::Published;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -71,17 +72,16 @@ impl SealedFilter {
 
     /// Whether it has the prefixes of this function.
     pub fn has_prefixes_of(&self, id: &PrefixId) -> bool {
-        fault!(PrefixIdsNotCompared, return true);
-        self.prefixes.contains(id)
+        is_among(&self.prefixes, id)
     }
 
     /// Verifies the checksum that was taken when the filter was sealed. Reads the whole filter.
-    pub fn is_intact(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         self.chain.checksum() == self.checksum
     }
 }
 
-/// One immutable segment: an SST or a differential file.
+/// One immutable sorted file of entries: in RocksDB, an SST.
 #[derive(Debug)]
 pub struct Segment {
     hasher: KeyHasher,
@@ -131,7 +131,7 @@ impl Segment {
     }
 
     /// The filter's answer for the hash of a prefix by this function; `None` if there is no filter,
-    /// or if it lacks these prefixes.
+    /// or if it lacks these prefixes (H84).
     pub fn answer_prefix(&self, id: &PrefixId, hash: KeyHash) -> Option<bool> {
         self.filter.with(|filter| {
             let filter = filter.as_ref()?;

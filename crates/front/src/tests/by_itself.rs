@@ -38,9 +38,9 @@ fn by_itself(what: &str, mut is_so: impl FnMut() -> bool) {
 /// nothing.
 fn turn_while_woken(store: &Store) {
     loop {
-        let passes = store.filters.wakeup.passes();
+        let runs = store.filters.wakeup.runs();
         store.turn();
-        if store.filters.wakeup.passes() == passes {
+        if store.filters.wakeup.runs() == runs {
             return;
         }
     }
@@ -108,7 +108,7 @@ fn rules_out(store: &Store) -> bool {
 }
 
 fn prefetches_all(store: &Store) -> bool {
-    store.cf_filter().prefetches(&sealed(store))
+    store.cf_filter().lookups().prefetches(&sealed(store))
 }
 
 #[track_caller]
@@ -138,7 +138,7 @@ fn filters_over_a_lowered_budget_are_freed_and_come_back_when_it_is_raised() {
     let filters = downgraded(&sealed(&store));
     let summary = store.cf_filter().view().summary.size().get();
     let budget = budget_for(&store, summary + summary / 20);
-    store.filters.set_memory_budget(budget);
+    store.filters.set_memory_budget(budget.map(Bits::to_bytes));
     by_itself("what exceeds the budget is freed", || {
         let kept = sealed(&store).len();
         kept < 6 && held(&filters) == kept
@@ -165,15 +165,13 @@ fn segment_filters_come_when_the_budget_drops_the_summary() {
     let summary = Arc::downgrade(&store.cf_filter().view().summary);
     let size = store.cf_filter().view().summary.size().get();
     let one = sealed(&store)[0].chain.size().get();
-    store
-        .filters
-        .set_memory_budget(budget_for(&store, size + 2 * one));
+    let budget = budget_for(&store, size + 2 * one).map(Bits::to_bytes);
+    store.filters.set_memory_budget(budget);
     by_itself("some are dropped", || sealed(&store).len() == 2);
     // Those that are left do not exceed this one.
     assert!(size > 50 * one);
-    store
-        .filters
-        .set_memory_budget(budget_for(&store, 20 * one));
+    let budget = budget_for(&store, 20 * one).map(Bits::to_bytes);
+    store.filters.set_memory_budget(budget);
     by_itself("the summary filter is freed", || {
         summary.strong_count() == 0
     });
@@ -217,7 +215,7 @@ fn summary_comes_back_when_there_is_no_budget_any_more() {
     let store = Store::open_without_thread(Stored::new(), &roomy());
     store.look();
     write_segments(&store, 2);
-    store.filters.set_memory_budget(Some(Bits::new(0)));
+    store.filters.set_memory_budget(Some(0));
     let is_saturated = || store.cf_filter().view().summary.is_saturated();
     (0..3).for_each(|_| store.look());
     assert!(is_saturated());
@@ -234,9 +232,8 @@ fn budget_without_room_for_a_rebuilt_summary_leaves_it_to_the_segment_filters() 
         expected_keys: Some(Items::new(50)),
         ..FrontOptions::default()
     });
-    store.filters.set_memory_budget(Some(
-        Bits::from_bytes(4 << 10) + store.filters.cf_filters.overhead(),
-    ));
+    let overhead = store.filters.cf_filters.overhead().to_bytes();
+    store.filters.set_memory_budget(Some((4 << 10) + overhead));
     write_segments(&store, 4);
     by_itself("it keeps to the budget", || {
         taken(&store) <= 4 << 13 && store.is_complete()
@@ -499,11 +496,11 @@ fn assert_at_rest(store: &Store, setting: usize) {
     // To maintain the filters, and to collect those of the segments.
     let listed = store.listings() - listings;
     assert_eq!(listed, 2 * RUNS, "setting {setting}: listings");
-    let (passes, listings) = (store.filters.wakeup.passes(), store.listings());
+    let (runs, listings) = (store.filters.wakeup.runs(), store.listings());
     store.turn();
     thread::sleep(PAUSE);
     store.turn();
-    assert_eq!(store.filters.wakeup.passes(), passes, "setting {setting}");
+    assert_eq!(store.filters.wakeup.runs(), runs, "setting {setting}");
     assert_eq!(store.listings(), listings, "setting {setting}");
 }
 
@@ -697,7 +694,7 @@ fn summary_of_a_dropped_family_is_freed_while_the_engine_holds_it() {
     by_itself("it is known", || cf_filter.is_complete());
     cf_filter.intake().add(b"key");
     let summary = Arc::downgrade(&cf_filter.view().summary);
-    store.filters.cf_filters.withdraw_view(&cf_filter);
+    store.filters.cf_filters.remove(&cf_filter);
     assert_eq!(summary.strong_count(), 0);
     cf_filter.intake().add(b"another key");
     let cf_filter = Arc::downgrade(&{ cf_filter });

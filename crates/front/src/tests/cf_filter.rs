@@ -119,12 +119,12 @@ fn static_summary_agrees_with_the_store() {
 
 /// A wait for all column families would otherwise take a dropped one for a failed hook.
 #[test]
-fn withdrawn_filters_do_not_count_as_disabled() {
+fn removed_filters_do_not_count_as_disabled() {
     let store = open();
     let (cf_filter, cf_filters) = (store.cf_filter(), &store.filters.cf_filters);
     assert!(!cf_filters.any_is_disabled());
-    cf_filters.withdraw_view(cf_filter);
-    assert!(cf_filter.is_disabled() && !cf_filters.any_is_disabled());
+    cf_filters.remove(cf_filter);
+    assert!(cf_filter.coverage().is_disabled() && !cf_filters.any_is_disabled());
     cf_filters.insert(0, Arc::clone(cf_filter));
     assert!(cf_filters.any_is_disabled());
 }
@@ -137,7 +137,11 @@ fn summary_counts_as_stored_until_keys_or_segments_come() {
         numbers.for_each(|key| store.put(&key.to_be_bytes(), b"value"));
     };
     let are = || (cf_filter.is_stored(), cf_filter.is_nearly_stored());
-    let note = || cf_filter.note_stored(cf_filter.to_store(&cf_filter.view().summary));
+    let note = || {
+        cf_filter
+            .coverage()
+            .note_stored(cf_filter.coverage().to_store(&cf_filter.view().summary))
+    };
     put(0..10_000);
     assert_eq!(are(), (false, false));
     note();
@@ -175,7 +179,7 @@ fn miss_beside_an_uncovered_segment_is_no_false_positive() {
     assert!(cf_filter.publish(&listed, summary, coverage, HashSet::new()));
     let verdict = check_all(&**cf_filter, b"absent").unwrap();
     assert!(matches!(verdict, Verdict::Maybe));
-    cf_filter.record(verdict, Some(false));
+    cf_filter.lookups().record(verdict, Some(false));
     let stats = cf_filter.stats();
     assert_eq!((stats.uncovered, stats.false_positives), (1, 0));
 }
@@ -197,8 +201,8 @@ fn disabled_filters_publish_nothing_from_an_earlier_epoch() {
 fn key_that_another_view_denies_is_not_still_absent() {
     let store = open();
     let cf_filter = store.cf_filter();
-    let edition = cf_filter.edition();
-    let still_absent = || cf_filter.still_absent(&["key"], edition);
+    let edition = cf_filter.lookups().edition();
+    let still_absent = || cf_filter.lookups().still_absent(&["key"], edition);
     assert!(still_absent());
     store.put(b"key", b"value");
     assert!(!still_absent());

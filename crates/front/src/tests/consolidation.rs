@@ -165,7 +165,15 @@ fn segments_with_deletions_are_read_once_for_the_summary_and_their_filters() {
     store.look();
     assert_eq!(store.scans(), 2);
     for segment in store.segments() {
-        assert!(store.cf_filter().open_segment(segment).filter().is_some());
+        assert!(
+            store
+                .cf_filter()
+                .intake()
+                .segments()
+                .open(segment)
+                .filter()
+                .is_some()
+        );
     }
 }
 
@@ -309,8 +317,8 @@ fn idle_store_counts_as_consolidated() {
     for is_static in [false, true] {
         let store = Store::open(stored, &options(is_static));
         let cf_filter = store.cf_filter();
-        let now = cf_filter.write_position(store.sequence(), None);
-        wait_until("at rest", || cf_filter.is_consolidated(now));
+        let now = cf_filter.coverage().write_position(store.sequence(), None);
+        wait_until("at rest", || cf_filter.coverage().is_consolidated(now));
         assert_eq!(cf_filter.view().summary.begins_static(), is_static);
         assert!(!store.rules_out(&key(7)));
         stored = store.close();

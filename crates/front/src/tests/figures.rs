@@ -164,7 +164,7 @@ fn each_answer_for_a_prefix_changes_the_counter_of_its_name_alone() {
         Span::HalfOpen(b"zz", b"zz top"),
         Span::SamePrefix(b"ada"),
     ];
-    let empty = spans.map(|span| prefix_lookup::is_empty_since(&*cf, span, cf.edition()));
+    let empty = spans.map(|span| prefix_lookup::is_empty_since(&*cf, span, cf.lookups().edition()));
     assert_eq!(empty, [true, true, true, false]);
     expected.prefixes_absent += 3;
     assert_eq!(cf.stats(), expected);
@@ -172,7 +172,8 @@ fn each_answer_for_a_prefix_changes_the_counter_of_its_name_alone() {
 
 /// Uncovered SSTs: this number with an id, and one without. None has a filter yet.
 fn uncovered(cf: &CfFilter, with_id: u8) -> Vec<WithRange<'static, MaybeFilter>> {
-    let with_id = (0..with_id).map(|id| Some(cf.open_segment(SegmentId::from_bytes([id; 16]))));
+    let with_id =
+        (0..with_id).map(|id| Some(cf.intake().segments().open(SegmentId::from_bytes([id; 16]))));
     let filters = with_id.chain([None]);
     let tables = filters.map(|filter| WithRange {
         filter,
@@ -183,7 +184,7 @@ fn uncovered(cf: &CfFilter, with_id: u8) -> Vec<WithRange<'static, MaybeFilter>>
 
 /// Each figure has another value here.
 #[test]
-fn health_says_of_each_figure_its_own_value() {
+fn health_reports_each_figure_in_its_own_field() {
     let cf = filters();
     let summary = cf.view().summary;
     let expected = CfHealth {

@@ -107,8 +107,8 @@ impl Grown {
 
     /// A run that also tries again what failed.
     fn look(&self) {
-        self.store.filters.wakeup.call(|requests| {
-            requests.look = true;
+        self.store.filters.wakeup.request(|requests| {
+            requests.list = true;
             requests.retry = true;
         });
         self.store.turn();

@@ -19,7 +19,7 @@ fn filled(options: &FrontOptions) -> Store {
 fn expects_probes_after(store: &Store, key: &[u8]) -> bool {
     assert!(store.get(key).is_some());
     let slot = OwnSlot::known().unwrap();
-    let counters = &store.cf_filter().counters;
+    let counters = store.cf_filter().lookups().counters();
     counters.predictor(slot).expects_segment_probes()
 }
 

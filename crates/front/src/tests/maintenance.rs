@@ -24,7 +24,7 @@ fn open() -> Store {
 fn failure_of_panic_in(store: &Store, part: &'static str) -> Option<String> {
     let wakeup = &store.filters.wakeup;
     wakeup.panic_next(part);
-    let ticket = wakeup.call(|requests| requests.consolidate = true);
+    let ticket = wakeup.request(|requests| requests.consolidate = true);
     wakeup.wait_for(ticket, LIMIT)
 }
 
@@ -32,7 +32,7 @@ fn failure_of_panic_in(store: &Store, part: &'static str) -> Option<String> {
 #[test]
 fn panic_in_a_run_ends_that_run_alone() {
     let store = open();
-    let failure = failure_of_panic_in(&store, "a pass");
+    let failure = failure_of_panic_in(&store, "a run");
     assert_eq!(failure.as_deref(), Some("it panicked"));
     store.put(b"key", b"value");
     assert!(store.consolidate());

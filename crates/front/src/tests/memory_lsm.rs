@@ -20,11 +20,11 @@ use crate::disk::{Disk, MemoryDisk, NewFile, Opened};
 use crate::engine::{Engine, EngineError, KeySpace, LiveSegment};
 use crate::filters::Filters;
 use crate::hash::HashId;
+use crate::intake::SegmentOrigin;
 use crate::key_range::KeyRange;
 use crate::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::options::FrontOptions;
 use crate::segment::SegmentId;
-use crate::segment_filter_build::TableOrigin;
 use crate::sync::unpoisoned;
 
 /// On the disk in memory. The log of keys alone is a real file, without a name, in the real folder.
@@ -347,7 +347,9 @@ impl Store {
         let mut tables = self.lsm.tables();
         assert!(!tables.memtable.is_empty());
         let entries = tables.memtable.clone();
-        let segment = self.lsm.built(&mut tables, entries, TableOrigin::Memtables);
+        let segment = self
+            .lsm
+            .built(&mut tables, entries, SegmentOrigin::Memtables);
         let id = segment.id;
         tables.under_construction = Some(segment);
         id
@@ -355,7 +357,7 @@ impl Store {
 
     /// The segment of [`Store::begin_flush`] becomes live.
     pub(super) fn end_flush(&self) {
-        self.lsm.flush_memtable(TableOrigin::Memtables);
+        self.lsm.flush_memtable(SegmentOrigin::Memtables);
         self.filters.wakeup.notify();
     }
 
@@ -440,14 +442,14 @@ impl Store {
     }
 
     pub(super) fn flush(&self) {
-        self.lsm.flush_memtable(TableOrigin::Memtables);
+        self.lsm.flush_memtable(SegmentOrigin::Memtables);
         self.filters.wakeup.notify();
     }
 
     /// A flush whose hooks are not told what the segment is made from, as in RocksDB without
     /// `whole_key_filtering`.
     pub(super) fn flush_as_unknown(&self) {
-        self.lsm.flush_memtable(TableOrigin::Unknown);
+        self.lsm.flush_memtable(SegmentOrigin::Unknown);
         self.filters.wakeup.notify();
     }
 
@@ -504,7 +506,7 @@ impl Store {
     /// Waits until maintenance has gone through all segments.
     pub(super) fn settle(&self) {
         let limit = Duration::from_secs(60);
-        assert!(self.filters.wait_for_maintenance(limit, || true));
+        assert!(self.filters.wait_for_maintenance(limit));
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -513,7 +515,7 @@ impl Store {
 
     /// Closes the store: the memtable is flushed, and the filters are saved.
     pub(super) fn close(self) -> Stored {
-        self.lsm.flush_memtable(TableOrigin::Memtables);
+        self.lsm.flush_memtable(SegmentOrigin::Memtables);
         self.stored()
     }
 
@@ -563,7 +565,7 @@ impl OtherThread {
     }
 
     pub(super) fn flush(&self) {
-        self.0.flush_memtable(TableOrigin::Memtables);
+        self.0.flush_memtable(SegmentOrigin::Memtables);
     }
 
     pub(super) fn compact(&self) {
@@ -587,7 +589,7 @@ impl OtherThread {
         self.0.is_building.store(true, Ordering::Release);
         let mut tables = self.0.tables();
         let entries = tables.sealed.iter().rev().nth(older).unwrap().clone();
-        let segment = self.0.built(&mut tables, entries, TableOrigin::Memtables);
+        let segment = self.0.built(&mut tables, entries, SegmentOrigin::Memtables);
         tables.under_construction = Some(segment);
     }
 
@@ -613,7 +615,7 @@ impl OtherThread {
         let merged = merged.flat_map(|segment| (*segment.entries).clone());
         let segment = self
             .0
-            .built(&mut tables, merged.collect(), TableOrigin::Tables);
+            .built(&mut tables, merged.collect(), SegmentOrigin::Segments);
         tables.segments.insert(0, segment);
     }
 
@@ -684,7 +686,7 @@ impl Lsm {
         tables.segments.insert(0, segment);
     }
 
-    fn flush_memtable(&self, origin: TableOrigin) {
+    fn flush_memtable(&self, origin: SegmentOrigin) {
         let mut tables = self.tables();
         for entries in tables.take_memtables() {
             let segment = match tables.under_construction.take() {
@@ -706,19 +708,24 @@ impl Lsm {
         merged.retain(|_, value| value.is_some());
         tables.segments.clear();
         if !merged.is_empty() {
-            let mut segment = self.built(&mut tables, merged, TableOrigin::Tables);
+            let mut segment = self.built(&mut tables, merged, SegmentOrigin::Segments);
             segment.is_in_last_level = true;
             tables.segments.push(segment);
         }
     }
 
     /// A segment with its filter, if segment filters are on.
-    fn built(&self, tables: &mut Tables, entries: Entries, origin: TableOrigin) -> Segment {
-        let is_in_last_level = origin == TableOrigin::Tables;
+    fn built(&self, tables: &mut Tables, entries: Entries, origin: SegmentOrigin) -> Segment {
+        let is_in_last_level = origin == SegmentOrigin::Segments;
         // The keys of a flush go into one log.
         let others = unpoisoned(self.others.lock());
         others.iter().for_each(|other| other.key_log().end());
-        let Some(mut build) = self.cf_filter.begin_table(origin, is_in_last_level) else {
+        let Some(mut build) = self
+            .cf_filter
+            .intake()
+            .segments()
+            .begin(origin, is_in_last_level)
+        else {
             return tables.segment(SegmentId::random().unwrap(), entries);
         };
         entries.keys().for_each(|key| build.add(key));

@@ -243,7 +243,7 @@ fn replay(words: &'static str) -> Option<String> {
             }
             _ => {
                 if next == "save" {
-                    store.cf_filter().forget_stored();
+                    store.cf_filter().coverage().forget_stored();
                 }
                 watch(&store, &trace, Trace::free_step);
                 store.settle();
@@ -277,7 +277,7 @@ fn crash(store: Store, now: &mut Trace) -> Store {
 }
 
 #[test]
-fn code_does_what_the_model_does() {
+fn traces_of_the_model_replayed_on_the_code_agree() {
     let replayed = TRACES.lines().enumerate();
     let wrong = |(nth, words)| Some(format!("line {}: {}", nth + 1, replay(words)?));
     let wrong: Vec<_> = replayed.filter_map(wrong).collect();

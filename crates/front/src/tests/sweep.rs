@@ -19,7 +19,7 @@ fn filters_of_dead_segments_are_dropped_while_a_compaction_runs() {
             store
                 .segments()
                 .into_iter()
-                .map(|id| store.cf_filter().open_segment(id)),
+                .map(|id| store.cf_filter().intake().segments().open(id)),
         );
         store.compact();
         store.settle();

@@ -220,10 +220,10 @@ fn batch_is_asked_again_when_the_filter_of_an_uncovered_segment_goes() {
         range: None,
     });
     scene.publish(scene.summary(), Coverage::all_but(spanning.collect()));
-    let before = scene.cf_filter().edition();
+    let before = scene.cf_filter().lookups().edition();
     let distrust = |scene: &Scene| scene.0.filters.registry.distrust();
     assert_eq!(scene.asked_beside(distrust), 2);
-    assert!(!scene.denies(DENIED) && scene.cf_filter().edition() == before);
+    assert!(!scene.denies(DENIED) && scene.cf_filter().lookups().edition() == before);
 }
 
 /// A key that does something when it is looked at.
@@ -239,7 +239,7 @@ impl AsRef<[u8]> for Watched<'_> {
 #[test]
 fn batch_is_asked_again_when_filters_change_while_they_are_probed() {
     let scene = Scene::new();
-    let before = scene.cf_filter().edition();
+    let before = scene.cf_filter().lookups().edition();
     let asked = Cell::new(0);
     std::thread::scope(|scope| {
         let (begin, begun) = channel();
@@ -251,11 +251,11 @@ fn batch_is_asked_again_when_filters_change_while_they_are_probed() {
             assert!(cf_filter.publish(&listed, anew, Coverage::Complete, nothing));
         });
         let replace = || {
-            if cf_filter.edition() == before {
+            if cf_filter.lookups().edition() == before {
                 begin.send(()).unwrap();
             }
             let began = Instant::now();
-            while cf_filter.edition() == before {
+            while cf_filter.lookups().edition() == before {
                 assert!(began.elapsed() < LIMIT, "it has the old edition");
                 std::thread::yield_now();
             }

@@ -25,7 +25,12 @@ fn each_read_is_counted_once_and_by_kind() {
     for filter in [FilterChoice::Scalable, GREMILLION] {
         let home = tempfile::tempdir().unwrap();
         let store = open(home.path(), filter).unwrap();
-        assert!(store.db().wait_until_complete(Duration::from_secs(60)));
+        assert!(
+            store
+                .db()
+                .filters()
+                .wait_until_complete(Duration::from_secs(60))
+        );
         store
             .load((0..1_000).map(|index| (key(index), b"main")))
             .unwrap();

@@ -114,7 +114,12 @@ impl Stored {
     }
 
     fn covered(&self) -> Result<(), StoredError> {
-        if self.store.db().wait_until_complete(COVER_PATIENCE) {
+        if self
+            .store
+            .db()
+            .filters()
+            .wait_until_complete(COVER_PATIENCE)
+        {
             Ok(())
         } else {
             Err(StoredError::Uncovered)

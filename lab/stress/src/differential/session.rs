@@ -46,9 +46,9 @@ impl Session<'_> {
                 }
             }
             Step::Flush => self.store.flush()?,
-            Step::Consolidate => self.store.db().consolidate()?,
+            Step::Consolidate => self.store.db().filters().consolidate()?,
             Step::Cover => {
-                if !self.store.db().wait_until_complete(PATIENCE) {
+                if !self.store.db().filters().wait_until_complete(PATIENCE) {
                     return Err(Violation::other("the filters of a store do not cover"));
                 }
             }

@@ -44,10 +44,16 @@ impl Background<'_> {
             0..=7 => db.flush_cf(handle)?,
             8..=11 => db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>),
             // Conditions that prevent its end, such as external writes, are no fault.
-            12..=14 => _ = db.consolidate(),
-            15..=17 => _ = db.wait_for_maintenance(PATIENCE),
-            18..=20 => _ = db.wait_until_complete(std::time::Duration::from_millis(20)),
-            21..=23 => db.set_filter_size(FilterSize::rate(draw_rate(&mut self.random))?),
+            12..=14 => _ = db.filters().consolidate(),
+            15..=17 => _ = db.filters().wait_for_maintenance(PATIENCE),
+            18..=20 => {
+                _ = db
+                    .filters()
+                    .wait_until_complete(std::time::Duration::from_millis(20))
+            }
+            21..=23 => db
+                .filters()
+                .set_filter_size(FilterSize::rate(draw_rate(&mut self.random))?),
             24..=26 => self.create_and_drop_cf()?,
             _ => self.checker.verify(&mut self.tally)?,
         }

@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
             2 if family == 0 && !db.key_may_exist(key) => {
                 self.check_version("key_may_exist", at, None, low)
             }
-            3..=4 if db.filter_answer_cf(handle, key).is_absent() => {
+            3..=4 if db.filters().answer_cf(handle, key).is_absent() => {
                 self.check_version("filter_answer", at, None, low)?;
                 let found = db.get_unfiltered_cf(handle, key)?;
                 self.check_version("the engine behind a negative", at, found.as_deref(), low)?;

@@ -64,7 +64,7 @@ impl Database {
             .open()?;
         let mut progress = Progress::unbounded("loading filters");
         let mut watched = Ok(());
-        let loaded = db.wait_for_maintenance_while(LOADING_MAX, || {
+        let loaded = db.filters().wait_for_maintenance_while(LOADING_MAX, || {
             watched = progress.advance(0);
             watched.is_ok()
         });

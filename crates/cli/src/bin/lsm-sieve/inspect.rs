@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let look = arguments.database.open()?;
-    let inspected = while_working("reading filters", || look.db.inspect())?;
+    let inspected = while_working("reading filters", || look.db.filters().inspect())?;
     output.print(&Report::from(inspected))
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let mut progress = Progress::new("checking", entries);
     let found = opened
         .db
+        .filters()
         .verify_while(arguments.full, |entries| progress.pass(entries))?;
     drop(progress);
     let report = Report {

@@ -243,8 +243,11 @@ impl Store for Sieve {
 impl WithFilters for Sieve {
     fn rules_out(&self, space: Space, key: &[u8]) -> bool {
         let answer = match space {
-            Space::Default => self.0.filter_answer(key),
-            _ => self.0.filter_answer_cf(&sieve_family(&self.0, space), key),
+            Space::Default => self.0.filters().answer(key),
+            _ => self
+                .0
+                .filters()
+                .answer_cf(&sieve_family(&self.0, space), key),
         };
         answer.is_absent()
     }

@@ -22,34 +22,36 @@ const SUMMARY: SummaryRates = SummaryRates {
 /// The steps of `Maintenance::publish_known` and `Maintenance::cover`.
 fn attend(engine: &Engine) {
     let cf_filter = &engine.cf_filter;
-    let tables = cf_filter.list(|| engine.tables());
+    let segments = cf_filter.list(|| engine.segments());
     let summary = Arc::clone(&cf_filter.view().summary);
-    if cf_filter.is_complete_by_construction() {
-        let covered = tables.iter().map(|table| table.id()).collect();
-        cf_filter.publish(&tables, summary, Coverage::Complete, covered);
+    if cf_filter.coverage().is_complete_by_construction() {
+        let covered = segments.iter().map(|segment| segment.id()).collect();
+        cf_filter.publish(&segments, summary, Coverage::Complete, covered);
         return;
     }
-    let mut covered = cf_filter.covered();
-    for table in tables.iter() {
-        if covered.insert(table.id()) {
-            for key in &table.keys {
+    let mut covered = cf_filter.coverage().covered();
+    for segment in segments.iter() {
+        if covered.insert(segment.id()) {
+            for key in &segment.keys {
                 summary.insert(cf_filter.hasher().hash(key).for_summary());
             }
         }
-        let uncovered = tables.iter().filter(|table| !covered.contains(&table.id()));
+        let uncovered = segments
+            .iter()
+            .filter(|segment| !covered.contains(&segment.id()));
         let uncovered = uncovered.map(|_| WithRange {
             filter: None,
             range: None,
         });
         let coverage = Coverage::all_but(uncovered.collect());
-        if !cf_filter.publish(&tables, Arc::clone(&summary), coverage, covered.clone()) {
+        if !cf_filter.publish(&segments, Arc::clone(&summary), coverage, covered.clone()) {
             return;
         }
     }
 }
 
 #[test]
-fn an_ingested_key_is_found() {
+fn ingested_key_is_found_beside_maintenance() {
     explore("column_ingest_get_attend", |turn| {
         let engine = Engine::new();
         let [outside, reader, maintenance] = [0; 3].map(|_| Arc::clone(&engine));
@@ -82,7 +84,7 @@ fn an_ingested_key_is_found() {
 
 /// A column family gets its filters during an external write: they must not count as complete.
 #[test]
-fn keys_that_arrive_before_the_front_are_found() {
+fn key_ingested_while_its_cf_gets_filters_is_found() {
     explore("columns_insert_arrival_get", |turn| {
         let cf_filters = Arc::new(CfFilters::new(SUMMARY));
         let there = Arc::new(Mutex::new(false));
@@ -96,7 +98,12 @@ fn keys_that_arrive_before_the_front_are_found() {
             // Maintenance may call only an empty column family complete.
             if !*is_there {
                 let summary = Arc::clone(&cf_filter.view().summary);
-                cf_filter.publish(&is_there, summary, Coverage::Complete, cf_filter.covered());
+                cf_filter.publish(
+                    &is_there,
+                    summary,
+                    Coverage::Complete,
+                    cf_filter.coverage().covered(),
+                );
             }
         };
         let arrives = move || {
@@ -117,7 +124,7 @@ fn keys_that_arrive_before_the_front_are_found() {
 
 /// Coverage becomes complete beside a wait for it: the wait must not end as if it never would.
 #[test]
-fn coverage_that_grows_is_not_final() {
+fn growing_coverage_is_not_reported_as_final() {
     explore("columns_progress_publish", |turn| {
         let cf_filters = Arc::new(CfFilters::new(SUMMARY));
         let cf_filter = cf_filter();
@@ -126,7 +133,7 @@ fn coverage_that_grows_is_not_final() {
         let waits = move || assert_ne!(waited.progress(false), Progress::Final);
         let completes = move || {
             let summary = Arc::clone(&cf_filter.view().summary);
-            let covered = cf_filter.covered();
+            let covered = cf_filter.coverage().covered();
             let nothing = cf_filter.list(|| ());
             cf_filter.publish(&nothing, summary, Coverage::Complete, covered);
         };

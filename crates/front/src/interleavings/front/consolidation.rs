@@ -21,16 +21,16 @@ fn consolidate(engine: &Engine) {
         return;
     }
     engine.memtable().into_iter().for_each(insert);
-    let tables = cf_filter.list(|| engine.tables());
-    let in_tables = tables.iter().flat_map(|table| &table.keys);
-    in_tables.copied().for_each(insert);
-    let covered = tables.iter().map(|table| table.id()).collect();
-    let published = cf_filter.publish(&tables, Arc::clone(&new), Coverage::Complete, covered);
+    let segments = cf_filter.list(|| engine.segments());
+    let in_segments = segments.iter().flat_map(|segment| &segment.keys);
+    in_segments.copied().for_each(insert);
+    let covered = segments.iter().map(|segment| segment.id()).collect();
+    let published = cf_filter.publish(&segments, Arc::clone(&new), Coverage::Complete, covered);
     cf_filter.feed(vec![if published { new } else { old }]);
 }
 
 #[test]
-fn a_new_summary_loses_no_key() {
+fn consolidation_beside_writes_loses_no_key() {
     explore("column_put_get_consolidate", |turn| {
         let engine = Engine::new();
         engine.put(KEYS[0]);
@@ -60,7 +60,7 @@ fn a_new_summary_loses_no_key() {
 
 /// A hook that fails meanwhile decides: every answer is *maybe* from then on.
 #[test]
-fn a_front_that_gave_up_stays_silent() {
+fn disabled_filters_deny_nothing_after_a_consolidation() {
     explore("column_give_up_consolidate", |turn| {
         let engine = Engine::new();
         engine.put(KEYS[0]);

@@ -1,4 +1,4 @@
-//! A model engine of one memtable and a list of SSTs.
+//! A model engine of one memtable and a list of segments.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::view::Coverage;
 
 pub(super) type Key = &'static [u8];
 
-/// A new SST has a new number.
+/// A new segment has a new number.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(super) struct Segment {
     pub(super) number: u8,
     pub(super) keys: Vec<Key>,
 }
 
-impl Table {
+impl Segment {
     pub(super) fn id(&self) -> SegmentId {
         SegmentId::from_bytes([self.number; 16])
     }
@@ -27,7 +27,7 @@ impl Table {
 #[derive(Default)]
 struct Files {
     memtable: Vec<Key>,
-    tables: Vec<Table>,
+    segments: Vec<Segment>,
     /// The keys whose writes are published.
     visible: Vec<Key>,
     next: u8,
@@ -79,7 +79,7 @@ impl Engine {
         });
     }
 
-    /// Ingests an SST.
+    /// Ingests a segment.
     pub(super) fn ingest(&self, key: Key) {
         self.files(|files| {
             files.push(vec![key]);
@@ -91,8 +91,8 @@ impl Engine {
         self.files(|files| files.memtable.clone())
     }
 
-    pub(super) fn tables(&self) -> Vec<Table> {
-        self.files(|files| files.tables.clone())
+    pub(super) fn segments(&self) -> Vec<Segment> {
+        self.files(|files| files.segments.clone())
     }
 
     fn contains(&self, key: Key) -> bool {
@@ -114,6 +114,6 @@ impl Files {
     fn push(&mut self, keys: Vec<Key>) {
         self.next += 1;
         let number = self.next;
-        self.tables.push(Table { number, keys });
+        self.segments.push(Segment { number, keys });
     }
 }

@@ -3,8 +3,8 @@
 //! `crate::interleavings`.
 //!
 //! The engine is a minimal model: each key in its memtable and then in the filters before it is
-//! visible, a flush, SSTs that are listed. The filters, views, sets and epochs are the real ones. The
-//! steps of maintenance are those of `maintenance`, in their order.
+//! visible, a flush, segments that are listed. The filters, views, sets and epochs are the real
+//! ones. The steps of maintenance are those of `maintenance`, in their order.
 
 mod arrival;
 mod consolidation;

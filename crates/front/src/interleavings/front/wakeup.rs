@@ -12,27 +12,27 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// The loop of `Maintenance::run`; returns how often it listed the SSTs.
 fn attend(wakeup: &Wakeup) -> u32 {
-    let mut looks = 0;
+    let mut listings = 0;
     loop {
         let (requests, ticket) = wakeup.wait_for_requests(LONG);
-        looks += u32::from(requests.look);
+        listings += u32::from(requests.list);
         wakeup.answer(ticket, None);
         if requests.stop {
-            return looks;
+            return listings;
         }
     }
 }
 
 #[test]
-fn closing_waits_for_maintenance_and_maintenance_for_nobody() {
+fn close_beside_notifications_serves_them_and_stops_once() {
     explore("bell_ring_close_attend", |turn| {
         let wakeup = Arc::new(Wakeup::default());
         let [hook, closer, maintenance] = [0; 3].map(|_| Arc::clone(&wakeup));
         let rings = move || (0..2).for_each(|_| hook.notify());
         let closes = move || {
-            let ticket = closer.call(|requests| requests.look = true);
+            let ticket = closer.request(|requests| requests.list = true);
             assert_eq!(closer.wait_for(ticket, LONG), None);
-            closer.call(|requests| requests.stop = true);
+            closer.request(|requests| requests.stop = true);
         };
         let attends = move || assert!(attend(&maintenance) >= 1, "a request was lost");
         at_once(turn, [part(rings), part(closes), part(attends)]);

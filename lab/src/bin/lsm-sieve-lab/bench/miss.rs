@@ -273,6 +273,6 @@ fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
         engine::settle(|name| sieve.db().property_int_value(name), &mut progress)?;
     }
     engine::cover(sieve.db(), &mut progress)?;
-    sieve.db().consolidate()?;
+    sieve.db().filters().consolidate()?;
     Ok(())
 }

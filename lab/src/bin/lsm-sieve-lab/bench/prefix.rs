@@ -140,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         engine::settle(|name| sieve.property_int_value(name), &mut settling)?;
     }
     engine::cover(&sieve, &mut settling)?;
-    sieve.consolidate()?;
+    sieve.filters().consolidate()?;
     drop(settling);
 
     let mut measured = Measured::default();
@@ -158,7 +158,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         progress.advance(1)?;
     }
     drop(progress);
-    let inspection = sieve.inspect()?;
+    let inspection = sieve.filters().inspect()?;
     let cf = &inspection.cfs[0];
     let mut bits = cf.summary.bits as f64;
     let share = |hashes: u64, keys: u64| hashes.saturating_sub(keys) as f64 / hashes.max(1) as f64;
@@ -282,10 +282,10 @@ impl Measured {
             self.empty_batch.native.push(batched.0);
             self.empty_batch.exists.push(exists.0);
         }
-        let maybe = sieve.prefixes_may_exist(absent);
+        let maybe = sieve.filters().prefixes_may_exist(absent);
         self.passed += maybe.iter().filter(|&&maybe| maybe).count() as u64;
         self.absent += absent.len() as u64;
-        let maybe = sieve.prefixes_may_exist(present);
+        let maybe = sieve.filters().prefixes_may_exist(present);
         self.lost += maybe.iter().filter(|&&maybe| !maybe).count() as u64;
         Ok(())
     }

@@ -2,20 +2,11 @@
 // an object of ours in that place sees each call, whichever language it comes from.
 //
 //   rocksdb_t::rep --> FilteredDB --> [DBWithTTL] --> DBImpl
-//
-// A read asks the Rust side first. It answers "absent", or calls back to have the engine read and
-// learns what that found. Operations after which the filters would not be right without notice are
-// run by the Rust side, between what it does before and after them. The engine is asked whenever
-// the Rust side does not answer, as after a panic.
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
+#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -24,43 +15,12 @@
 #include "db/db_impl/db_impl.h"
 #include "rocksdb/utilities/db_ttl.h"
 #include "rocksdb/utilities/transaction_db.h"
-#include "test_util/sync_point.h"
 
-#include "shim.h"
+#include "sieve.h"
 #include "versions.h"
 
 namespace lsm_sieve {
 namespace {
-
-// What the engine found, for the Rust side.
-enum Found : int8_t { kFailed = -1, kNotFound = 0, kFound = 1 };
-
-Found FoundBy(const Status& status) {
-  if (status.ok()) return kFound;
-  return status.IsNotFound() ? kNotFound : kFailed;
-}
-
-bool IsDropped(ColumnFamilyHandle* cf) {
-  return static_cast_with_check<ColumnFamilyHandleImpl>(cf)->cfd()->IsDropped();
-}
-
-// Calls `hook` with a context and a function that calls `act` with it.
-template <typename Hook, typename Act>
-auto WithCallback(Hook hook, Act act) {
-  return hook(&act, [](void* context) noexcept { return (*static_cast<Act*>(context))(); });
-}
-
-// With memory of its own, unless the engine pinned the value: so a value that is copied arrives in
-// the string that the caller has named for it.
-void MoveTo(PinnableSlice* to, PinnableSlice&& from) {
-  to->Reset();
-  if (from.IsPinned()) {
-    *to = std::move(from);
-  } else {
-    to->PinSelf(from);
-  }
-}
-void MoveTo(PinnableWideColumns* to, PinnableWideColumns&& from) { *to = std::move(from); }
 
 void Reset(PinnableSlice& value) { value.Reset(); }
 
@@ -79,157 +39,30 @@ bool IsSwitchedOn(const std::string& value) {
   return end == value.c_str() || !(threshold <= 0.0);
 }
 
-// Which keys an iterator asks for, for the Rust side.
-enum class Span : uint8_t { kSamePrefix = 0, kClosed = 1, kHalfOpen = 2 };
-
-// An iterator that asks the filters at each seek within one prefix. If no key has the prefix, it is
-// not valid at once. Otherwise it seeks RocksDB's own iterator, which builds the tree of iterators
-// below it at the first seek.
-//
-// An iterator shows the moment at which it was created. The filters say what is absent now. If
-// their view is still the one of before the creation, it was absent all along.
-class FilteredIterator final : public Iterator {
- public:
-  FilteredIterator(Iterator* inner, const ReadOptions& options,
-                   const std::atomic<bool>& has_extractor_changed, uint32_t cf, uint64_t edition,
-                   uint32_t most_found, void* sieve, const lsm_sieve_hooks* hooks)
-      : inner_(inner),
-        lower_(options.iterate_lower_bound),
-        upper_(options.iterate_upper_bound),
-        same_prefix_(options.prefix_same_as_start),
-        has_extractor_changed_(has_extractor_changed),
-        cf_(cf),
-        edition_(edition),
-        most_found_(most_found),
-        sieve_(sieve),
-        hooks_(hooks) {}
-
-  void Seek(const Slice& target) override {
-    is_empty_ = IsEmptyFrom(target);
-    if (!is_empty_) inner_->Seek(target);
-    Count();
-  }
-  void SeekForPrev(const Slice& target) override {
-    is_empty_ = IsEmptyUpTo(target);
-    if (!is_empty_) inner_->SeekForPrev(target);
-    Count();
-  }
-  void SeekToFirst() override {
-    is_empty_ = IsEmptyWithinBounds();
-    if (!is_empty_) inner_->SeekToFirst();
-  }
-  void SeekToLast() override {
-    is_empty_ = IsEmptyWithinBounds();
-    if (!is_empty_) inner_->SeekToLast();
-  }
-  void Next() override {
-    if (!is_empty_) inner_->Next();
-  }
-  void Prev() override {
-    if (!is_empty_) inner_->Prev();
-  }
-  bool Valid() const override { return !is_empty_ && inner_->Valid(); }
-  Status status() const override {
-    FAULT(OldErrorKept, return inner_->status());
-    return is_empty_ ? Status::OK() : inner_->status();
-  }
-  Slice key() const override { return inner_->key(); }
-  Slice value() const override { return inner_->value(); }
-  const WideColumns& columns() const override { return inner_->columns(); }
-  Slice timestamp() const override { return inner_->timestamp(); }
-  bool PrepareValue() override { return is_empty_ || inner_->PrepareValue(); }
-  Status GetProperty(std::string name, std::string* value) override {
-    return inner_->GetProperty(std::move(name), value);
-  }
-  using Iterator::Refresh;
-  Status Refresh(const Snapshot* snapshot) override {
-    uint64_t edition = 0;
-    const bool has_prefixes = hooks_->sieve_prefixes(sieve_, cf_, &edition, &most_found_);
-    const Status status = inner_->Refresh(snapshot);
-    FAULT(RefreshedBeforeItsView, hooks_->sieve_prefixes(sieve_, cf_, &edition, &most_found_));
-    FAULT(RefusedRefreshCounts, edition_ = edition);
-    // As of a database with a time to live. The inner iterator is still where a seek before left it,
-    // at the moment of before.
-    if (!status.ok()) return status;
-    is_usable_ = is_usable_ && has_prefixes;
-    FAULT(RefreshedIteratorAsksNothing, is_usable_ = false);
-    edition_ = edition;
-    is_empty_ = false;
-    return status;
-  }
-  void Prepare(const ScanRanges& scans) override {
-    is_usable_ = false;
-    FAULT(PreparedScanAnswered, is_usable_ = true);
-    inner_->Prepare(scans);
-  }
-
- private:
-  // Where nearly every seek finds something, the question is wasted time.
-  void Count() { found_ = Valid() ? found_ + (found_ < most_found_) : 0; }
-  bool Asks(Span span, const Slice& first, const Slice& last) const {
-    return is_usable_ && found_ < most_found_ &&
-           hooks_->sieve_is_empty(sieve_, cf_, edition_, static_cast<uint8_t>(span), first.data(),
-                                  first.size(), last.data(), last.size());
-  }
-  // If no change of the extractor has begun, the inner iterator uses that of the open.
-  bool IsOfAbsentPrefix(const Slice& target) const {
-    return same_prefix_ && !has_extractor_changed_.load(std::memory_order_acquire) &&
-           Asks(Span::kSamePrefix, target, target);
-  }
-  bool IsEmptyFrom(const Slice& target) const {
-    return IsOfAbsentPrefix(target) ||
-           (upper_ != nullptr && Asks(Span::kHalfOpen, target, *upper_));
-  }
-  bool IsEmptyUpTo(const Slice& target) const {
-    Span span = Span::kClosed;
-    FAULT(LastOfSpanLeftOut, span = Span::kHalfOpen);
-    return IsOfAbsentPrefix(target) || (lower_ != nullptr && Asks(span, *lower_, target));
-  }
-  bool IsEmptyWithinBounds() const {
-    return lower_ != nullptr && upper_ != nullptr && Asks(Span::kHalfOpen, *lower_, *upper_);
-  }
-
-  const std::unique_ptr<Iterator> inner_;
-  const Slice* const lower_;
-  const Slice* const upper_;
-  const bool same_prefix_;
-  const std::atomic<bool>& has_extractor_changed_;
-  const uint32_t cf_;
-  uint64_t edition_;
-  uint32_t most_found_;
-  uint32_t found_ = 0;  // seeks in a row
-  void* const sieve_;
-  const lsm_sieve_hooks* const hooks_;
-  bool is_usable_ = true;
-  bool is_empty_ = false;
-};
-
 }  // namespace
 
 // A `DBWithTTL`, because the C API takes what is behind a handle for one when it creates a column
 // family with a time to live.
 class FilteredDB final : public DBWithTTL {
  public:
-  FilteredDB(std::unique_ptr<DB>&& base, bool has_ttl, bool reads_only, void* sieve,
-             const lsm_sieve_hooks* hooks)
+  FilteredDB(std::unique_ptr<DB>&& base, bool has_ttl, bool reads_only, const Sieve& sieve)
       : DBWithTTL(ToOwner(std::move(base))),
         has_ttl_(has_ttl),
         reads_only_(reads_only),
         writer_(db_),
-        sieve_(sieve),
-        hooks_(hooks) {}
+        sieve_(sieve) {}
 
   // Maintenance ends first: it uses the engine.
   ~FilteredDB() override {
-    hooks_->sieve_close(sieve_);
+    sieve_.Close();
     locks_.reset();
-    hooks_->sieve_release(sieve_);
+    sieve_.Release();
   }
   FilteredDB(const FilteredDB&) = delete;
   FilteredDB& operator=(const FilteredDB&) = delete;
 
   Status Close() override {
-    hooks_->sieve_close(sieve_);
+    sieve_.Close();
     return db_->Close();
   }
 
@@ -255,7 +88,7 @@ class FilteredDB final : public DBWithTTL {
       return db_->Get(options, cf, key, value, timestamp);
     };
     if (timestamp != nullptr || !IsPlain(options, cf, Env::IOActivity::kGet)) return read();
-    return Read(cf, key, read, [&] { value->Reset(); });
+    return sieve_.Read(cf, key, read, [&] { value->Reset(); });
   }
 
   using DBWithTTL::GetEntity;
@@ -266,7 +99,7 @@ class FilteredDB final : public DBWithTTL {
       return db_->GetEntity(options, cf, key, columns);
     };
     if (columns == nullptr || !IsPlain(options, cf, Env::IOActivity::kGetEntity)) return read();
-    return Read(cf, key, read, [&] { columns->Reset(); });
+    return sieve_.Read(cf, key, read, [&] { columns->Reset(); });
   }
 
   using DBWithTTL::GetMergeOperands;
@@ -279,7 +112,7 @@ class FilteredDB final : public DBWithTTL {
     };
     if (!IsPlain(options, cf, Env::IOActivity::kUnknown)) return read();
     const int most = operand_options == nullptr ? 0 : operand_options->expected_max_number_of_operands;
-    return Read(cf, key, read, [&] { std::for_each(operands, operands + most, Reset); });
+    return sieve_.Read(cf, key, read, [&] { std::for_each(operands, operands + most, Reset); });
   }
 
   using DBWithTTL::MultiGet;
@@ -293,7 +126,7 @@ class FilteredDB final : public DBWithTTL {
     if (timestamps != nullptr || !ArePlain(options, count, cfs, Env::IOActivity::kMultiGet)) {
       return read(count, cfs, keys, values, statuses);
     }
-    ReadMany(count, cfs, keys, values, statuses, read);
+    sieve_.ReadMany(count, cfs, keys, values, statuses, read);
   }
 
   using DBWithTTL::MultiGetEntity;
@@ -317,13 +150,13 @@ class FilteredDB final : public DBWithTTL {
         !ArePlain(options, count, cfs, Env::IOActivity::kMultiGetEntity)) {
       return read(count, cfs, keys, columns, statuses);
     }
-    ReadMany(count, cfs, keys, columns, statuses, read);
+    sieve_.ReadMany(count, cfs, keys, columns, statuses, read);
   }
 
   using DBWithTTL::KeyMayExist;
   bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                    std::string* value, bool* value_found) override {
-    if (!RulesOut(options, cf, key)) {
+    if (!IsPlain(options, cf, Env::IOActivity::kGet) || !sieve_.RulesOut(cf, key)) {
       const ExactRead exact;
       return db_->KeyMayExist(options, cf, key, value, value_found);
     }
@@ -354,14 +187,14 @@ class FilteredDB final : public DBWithTTL {
     uint64_t edition = 0;
     uint32_t most_found = 0;
     if (!is_plain || !(options.prefix_same_as_start || is_bounded) ||
-        !hooks_->sieve_prefixes(sieve_, IdOf(cf), &edition, &most_found)) {
+        !sieve_.Prefixes(cf->GetID(), &edition, &most_found)) {
       return db_->NewIterator(options, cf);
     }
     std::unique_ptr<Iterator> inner(db_->NewIterator(options, cf));
-    FAULT(CreatedBeforeItsView, hooks_->sieve_prefixes(sieve_, IdOf(cf), &edition, &most_found));
+    FAULT(CreatedBeforeItsView, sieve_.Prefixes(cf->GetID(), &edition, &most_found));
     if (!inner->status().ok()) return inner.release();
-    return new FilteredIterator(inner.release(), options, has_extractor_changed_, IdOf(cf),
-                                edition, most_found, sieve_, hooks_);
+    return NewFilteredIterator(std::move(inner), options, has_extractor_changed_, cf->GetID(),
+                               edition, most_found, sieve_);
   }
 
   // ---------------------------------------------------------------- writes
@@ -480,24 +313,24 @@ class FilteredDB final : public DBWithTTL {
   Status IngestExternalFile(ColumnFamilyHandle* cf, const std::vector<std::string>& files,
                             const IngestExternalFileOptions& options) override {
     const auto ingest = [&] { return db_->IngestExternalFile(cf, files, options); };
-    return cf == nullptr ? ingest() : External(cf->GetID(), ingest);
+    return cf == nullptr ? ingest() : sieve_.External(cf->GetID(), ingest);
   }
   Status IngestExternalFiles(const std::vector<IngestExternalFileArg>& args) override {
     FAULT(ManyIngestedUnannounced, return db_->IngestExternalFiles(args));
-    return External(kAllCfs, [&] { return db_->IngestExternalFiles(args); });
+    return sieve_.External(Sieve::kAllCfs, [&] { return db_->IngestExternalFiles(args); });
   }
 #if SIEVE_INGESTS_IN_STEPS
   Status CommitFileIngestionHandles(
       std::vector<std::unique_ptr<FileIngestionHandle>> handles) override {
     FAULT(CommitUnannounced, return db_->CommitFileIngestionHandles(std::move(handles)));
-    return External(kAllCfs, [&] { return db_->CommitFileIngestionHandles(std::move(handles)); });
+    return sieve_.External(Sieve::kAllCfs, [&] { return db_->CommitFileIngestionHandles(std::move(handles)); });
   }
 #endif
   // A secondary drops memtables here before their SSTs can be listed.
   Status TryCatchUpWithPrimary() override {
     FAULT(CatchUpUnannounced, return db_->TryCatchUpWithPrimary());
     if (!reads_only_) return db_->TryCatchUpWithPrimary();
-    return External(kAllCfs, [&] { return db_->TryCatchUpWithPrimary(); });
+    return sieve_.External(Sieve::kAllCfs, [&] { return db_->TryCatchUpWithPrimary(); });
   }
 
   // ---------------------------------------------------------------- beside maintenance
@@ -521,7 +354,7 @@ class FilteredDB final : public DBWithTTL {
   using DBWithTTL::GetIntProperty;
   bool GetIntProperty(ColumnFamilyHandle* cf, const Slice& property, uint64_t* value) override {
     if (property != kSieveProperty) return db_->GetIntProperty(cf, property, value);
-    *value = reinterpret_cast<uintptr_t>(sieve_);
+    *value = reinterpret_cast<uintptr_t>(sieve_.raw());
     return true;
   }
 
@@ -586,7 +419,7 @@ class FilteredDB final : public DBWithTTL {
   }
 
  private:
-  // Whether these options may be set. Filters end that a new prefix extractor makes wrong.
+  // Whether these options may be set. Iterators stop asking for prefixes that a new extractor changes.
   Status BeforeOptionsChange(const OptionsByCf& options) {
     if (reads_only_) return ReadsOnly();
     for (const auto& [cf, of_cf] : options) {
@@ -599,13 +432,12 @@ class FilteredDB final : public DBWithTTL {
       if (of_cf.count(kExtractor) > 0) {
         FAULT(ExtractorChangeUnnoticed, continue);
         ExtractorChanges();
-        hooks_->sieve_extractor_changes(sieve_);
+        sieve_.ExtractorChanges();
         has_extractor_changed_.store(true, std::memory_order_seq_cst);
       }
     }
     return Status::OK();
   }
-  static constexpr uint32_t kAllCfs = UINT32_MAX;
 
   // RocksDB's own refusal.
   Status ReadsOnly() const { return db_->Flush(FlushOptions(), DefaultColumnFamily()); }
@@ -614,112 +446,23 @@ class FilteredDB final : public DBWithTTL {
 
   DBWithTTL* WithTtl() const { return static_cast<DBWithTTL*>(db_); }
 
-  static uint32_t IdOf(ColumnFamilyHandle* cf) { return cf->GetID(); }
-
   // Whether the filters are asked: nobody did so yet for this read, and RocksDB itself would not
   // refuse it. A snapshot makes no difference, since a filter has the keys of all versions; nor does
   // a read tier.
   static bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf,
                       Env::IOActivity activity) {
-    bool plain = options.timestamp == nullptr;
-    FAULT(TimestampsIgnored, plain = true);
-    return plain && cf != nullptr && !ExactRead::IsUnderWay() &&
+    return IsOfLatest(options) && cf != nullptr && !ExactRead::IsUnderWay() &&
            (options.io_activity == Env::IOActivity::kUnknown || options.io_activity == activity);
+  }
+  static bool IsOfLatest(const ReadOptions& options) {
+    FAULT(TimestampsIgnored, return true);
+    return options.timestamp == nullptr;
   }
   static bool ArePlain(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
                        Env::IOActivity activity) {
     return count > 0 && std::all_of(cfs, cfs + count, [&](ColumnFamilyHandle* cf) {
              return IsPlain(options, cf, activity);
            });
-  }
-
-  // NotFound after `clear`, if the filters prove the key absent. Otherwise what `read` returns,
-  // which is called at most once.
-  template <typename Engine, typename Clear>
-  Status Read(ColumnFamilyHandle* cf, const Slice& key, const Engine& read, const Clear& clear) {
-    struct Call {
-      const Engine& read;
-      std::optional<Status> status;
-    };
-    Call call{read, std::nullopt};
-    const bool absent = hooks_->sieve_read(
-        sieve_, IdOf(cf), key.data(), key.size(), &call, [](void* context) noexcept -> int8_t {
-          auto* call = static_cast<Call*>(context);
-          call->status = call->read();
-          return FoundBy(*call->status);
-        });
-    if (call.status) return *std::move(call.status);
-    if (!absent) return read();
-    FAULT(ResultsNotCleared, return Status::NotFound());
-    clear();
-    return Status::NotFound();
-  }
-
-  bool RulesOut(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key) {
-    return IsPlain(options, cf, Env::IOActivity::kGet) &&
-           hooks_->sieve_rules_out(sieve_, IdOf(cf), key.data(), key.size());
-  }
-
-  // The values of several keys, of one moment. `read` reads those that the Rust side asks for:
-  // those that pass the filters, or all. What was not read is absent.
-  template <typename Value, typename Engine>
-  void ReadMany(size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
-                Status* statuses, const Engine& read) {
-    static_assert(sizeof(Slice) == sizeof(void*) + sizeof(size_t), "the Rust side's layout");
-    struct Call {
-      const Engine& read;
-      size_t count;
-      ColumnFamilyHandle** cfs;
-      const Slice* keys;
-      Value* values;
-      Status* statuses;
-      std::vector<bool> is_read;
-
-      void Read(const size_t* at, size_t n, int8_t* found) {
-        if (n == count) {
-          for (size_t i = 0; i < count; ++i) {
-            values[i].Reset();
-            // This read is in place of the first, whose errors nobody gets.
-            if (is_read[i] && !statuses[i].IsNotFound()) {
-              IGNORE_STATUS_IF_ERROR(statuses[i]);
-            }
-          }
-          read(count, cfs, keys, values, statuses);
-        } else {
-          std::vector<ColumnFamilyHandle*> some_cfs(n);
-          std::vector<Slice> some_keys(n);
-          for (size_t i = 0; i < n; ++i) {
-            some_cfs[i] = cfs[at[i]];
-            some_keys[i] = keys[at[i]];
-          }
-          std::vector<Value> some_values(n);
-          std::vector<Status> some_statuses(n);
-          read(n, some_cfs.data(), some_keys.data(), some_values.data(), some_statuses.data());
-          for (size_t i = 0; i < n; ++i) {
-            MoveTo(&values[at[i]], std::move(some_values[i]));
-            statuses[at[i]] = std::move(some_statuses[i]);
-          }
-        }
-        for (size_t i = 0; i < n; ++i) {
-          is_read[at[i]] = true;
-          found[i] = FoundBy(statuses[at[i]]);
-        }
-      }
-    };
-    std::vector<uint32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = IdOf(cfs[i]);
-    Call call{read, count, cfs, keys, values, statuses, std::vector<bool>(count)};
-    const bool answered = hooks_->sieve_read_many(
-        sieve_, count, ids.data(), keys, &call,
-        [](void* context, const size_t* at, size_t n, int8_t* found) noexcept {
-          static_cast<Call*>(context)->Read(at, n, found);
-        });
-    if (!answered) return read(count, cfs, keys, values, statuses);
-    for (size_t i = 0; i < count; ++i) {
-      if (call.is_read[i]) continue;
-      values[i].Reset();
-      statuses[i] = Status::NotFound();
-    }
   }
 
   template <typename Engine>
@@ -738,72 +481,14 @@ class FilteredDB final : public DBWithTTL {
   Status Create(const std::vector<ColumnFamilyDescriptor>& cfs, const Engine& create) {
     if (reads_only_) return ReadsOnly();
     if (cfs.empty()) return Status::OK();
-    struct Call {
-      const Engine& create;
-      const std::vector<ColumnFamilyDescriptor>& cfs;
-      DB* locks;
-      std::vector<rocksdb_options_t> hooked;
-      Status status = Status::Aborted("the filters could not be created");
-    };
-    Call call{create, cfs, locks_.get(), {}};
-    std::vector<Slice> names;
-    for (const ColumnFamilyDescriptor& cf : cfs) {
-      names.emplace_back(cf.name);
-      call.hooked.push_back({Options(DBOptions(), cf.options)});
-    }
-    std::vector<rocksdb_options_t*> options;
-    for (rocksdb_options_t& hooked : call.hooked) options.push_back(&hooked);
-    hooks_->sieve_create_cfs(
-        sieve_, cfs.size(), names.data(), options.data(), &call,
-        [](void* context, const char* reason, size_t size) noexcept {
-          static_cast<Call*>(context)->status = Status::NotSupported(Slice(reason, size));
-        },
-        [](void* context, int64_t* ids) noexcept {
-          auto* call = static_cast<Call*>(context);
-          std::vector<ColumnFamilyDescriptor> hooked;
-          for (size_t i = 0; i < call->cfs.size(); ++i) {
-            hooked.emplace_back(call->cfs[i].name, ColumnFamilyOptions(call->hooked[i].rep));
-          }
-          if (call->locks != nullptr) ExtendLocks(call->locks, hooked.size());
-          call->status = call->create(hooked, ids);
-        });
-    return call.status;
+    return sieve_.Create(cfs, locks_.get(), create);
   }
 
   template <typename Engine>
   Status Drop(const std::vector<ColumnFamilyHandle*>& cfs, const Engine& drop) {
     if (reads_only_) return ReadsOnly();
     if (cfs.empty()) return Status::OK();
-    struct Call {
-      const std::vector<ColumnFamilyHandle*>& cfs;
-      const Engine& drop;
-      Status status;
-    };
-    Call call{cfs, drop, Status::OK()};
-    std::vector<uint32_t> ids;
-    for (ColumnFamilyHandle* cf : cfs) ids.push_back(cf->GetID());
-    hooks_->sieve_drop_cfs(sieve_, cfs.size(), ids.data(), &call,
-                           [](void* context, bool* dropped) noexcept {
-                             auto* call = static_cast<Call*>(context);
-                             call->status = call->drop();
-                             for (ColumnFamilyHandle* cf : call->cfs) *dropped++ = IsDropped(cf);
-                           });
-    return call.status;
-  }
-
-  template <typename Act>
-  Status External(uint32_t cf, const Act& act) {
-    return Between([&](void* context, void (*run)(void*)) {
-      hooks_->sieve_external_writes(sieve_, cf, context, run);
-    }, act);
-  }
-
-  // The Rust side runs `act` exactly once.
-  template <typename Hook, typename Act>
-  static Status Between(const Hook& hook, const Act& act) {
-    Status status;
-    WithCallback(hook, [&] { status = act(); });
-    return status;
+    return sieve_.Drop(cfs, drop);
   }
 
   const bool has_ttl_;
@@ -813,60 +498,12 @@ class FilteredDB final : public DBWithTTL {
   DB* writer_;
   // Whether any column family got another prefix extractor since the open.
   std::atomic<bool> has_extractor_changed_{false};
-  void* const sieve_;
-  const lsm_sieve_hooks* const hooks_;
+  const Sieve sieve_;
 };
 
 void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks) {
   static_cast<FilteredDB*>(handle->rep)->LockWrites(std::move(locks));
 }
-
-namespace {
-
-// Reads memory that may not be mapped: the kernel copies it, and says so if it cannot.
-class MemoryReader {
- public:
-  MemoryReader() : is_open_(pipe(ends_) == 0), has_failed_(!is_open_) {}
-  ~MemoryReader() {
-    if (!is_open_) return;
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-  MemoryReader(const MemoryReader&) = delete;
-  MemoryReader& operator=(const MemoryReader&) = delete;
-
-  bool ReadWord(uintptr_t address, uintptr_t* word) {
-    return address % sizeof(*word) == 0 && Read(address, word, sizeof(*word));
-  }
-
-  bool Read(uintptr_t address, void* to, ssize_t size) {
-    if (has_failed_) return false;
-    const ssize_t written = write(ends_[1], reinterpret_cast<const void*>(address), size);
-    if (written < 0 && errno == EFAULT) return false;
-    // What stays in the pipe would be taken for the next value.
-    has_failed_ = written != size || read(ends_[0], to, size) != size;
-    return !has_failed_;
-  }
-
-  // Whether the kernel failed otherwise: nothing that was read counts.
-  bool HasFailed() const { return has_failed_; }
-
- private:
-  int ends_[2] = {-1, -1};
-  const bool is_open_;
-  bool has_failed_;
-};
-
-// Whether this is the engine, or one that passes its calls on: a `StackableDB` has what it wraps
-// behind its table of virtual functions. The filters and a time to live are one each.
-bool IsEngine(uintptr_t candidate, uintptr_t engine, MemoryReader& memory) {
-  for (int wrappers = 0; candidate != engine; ++wrappers) {
-    if (wrappers == 2 || !memory.ReadWord(candidate + sizeof(uintptr_t), &candidate)) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -879,58 +516,12 @@ void lsm_sieve_exact_read(bool begins) noexcept {
   }
 }
 
-// The handle of the engine that this column family belongs to. It is the one pointer among the
-// words of a database object of `rocksdb` that points to a pointer to the engine. Null if there is
-// none, or if there are several different ones.
-rocksdb_t* lsm_sieve_find_handle(const void* object, size_t size,
-                                 rocksdb_column_family_handle_t* cf) noexcept {
-  const auto engine = reinterpret_cast<uintptr_t>(EngineOf(cf));
-  MemoryReader memory;
-  uintptr_t handle = 0;
-  size_t matches = 0;
-  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
-    uintptr_t word = 0;
-    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
-    uintptr_t rep = 0;
-    if (word != 0 && memory.ReadWord(word, &rep) && IsEngine(rep, engine, memory)) {
-      handle = word;
-      ++matches;
-    }
-  }
-  FAULT(AnyHandleTaken, matches = 1);
-  if (memory.HasFailed()) return nullptr;
-  return matches == 1 ? reinterpret_cast<rocksdb_t*>(handle) : nullptr;
-}
-
-// Where an object of the binding has its pointer to options that allow this many background jobs: the
-// place of the one word that points to such options. `size` if there is none, or several.
-size_t lsm_sieve_find_options(const void* object, size_t size, int jobs) noexcept {
-  const auto of_jobs = [](uintptr_t options) {
-    return reinterpret_cast<uintptr_t>(
-        &reinterpret_cast<const rocksdb_options_t*>(options)->rep.max_background_jobs);
-  };
-  MemoryReader memory;
-  size_t found = size;
-  size_t matches = 0;
-  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
-    uintptr_t word = 0;
-    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
-    int value = 0;
-    if (word != 0 && memory.Read(of_jobs(word), &value, sizeof(value)) && value == jobs) {
-      found = at;
-      ++matches;
-    }
-  }
-  FAULT(AnyOptionsTaken, matches = 1);
-  return matches == 1 && !memory.HasFailed() ? found : size;
-}
-
 // Puts the filters behind a handle. Takes over `sieve`.
-void lsm_sieve_filter_handle(rocksdb_t* handle, bool reads_only, void* sieve,
-                             const lsm_sieve_hooks* hooks) noexcept {
+void lsm_sieve_filter_handle(rocksdb_t* handle, bool reads_only, rust::Sieve* sieve,
+                             const Hooks* hooks) noexcept {
   std::unique_ptr<DB> base(handle->rep);
   const bool has_ttl = base.get() != base->GetRootDB();
-  handle->rep = new FilteredDB(std::move(base), has_ttl, reads_only, sieve, hooks);
+  handle->rep = new FilteredDB(std::move(base), has_ttl, reads_only, Sieve(sieve, hooks));
 }
 
 // What reads of this handle ask, until the database closes; null if it has no filters.

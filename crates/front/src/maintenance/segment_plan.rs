@@ -43,7 +43,11 @@ impl FilterPlan {
         promised: Rate,
         room: impl FnOnce() -> Bits,
     ) -> Self {
-        if !cf_filter.wants_segment_filter(table.is_in_last_level) {
+        if !cf_filter
+            .intake()
+            .segments()
+            .wants_filter(table.is_in_last_level)
+        {
             return Self::None;
         }
         let needed = blocked::size_in_bits(Items::new(table.entries), promised);
@@ -83,7 +87,7 @@ impl fmt::Display for FilterPlan {
     }
 }
 
-/// Whether a filter is as one that would be built for this rate.
+/// Whether a filter is as one that would be built for this rate, with all prefixes (H81).
 fn keeps(filter: &SealedFilter, promised: Rate, prefixes: &Prefixes) -> bool {
     filter.rate == promised
         && prefixes.among(&filter.prefixes) == prefixes.all()

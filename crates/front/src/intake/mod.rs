@@ -1,7 +1,8 @@
-//! What writes feed: the summary filters that take each key.
+//! What writes feed: the summary filters that take each key, the log of keys, and the filters of the
+//! segments that the engine writes.
 //!
-//! Usually this is one filter, the one that lookups probe. While a new one is being built, it is both
-//! of them, so that the new one misses no write:
+//! Usually a key goes to one summary filter, the one that lookups probe. While a new one is being
+//! built, it is both of them, so that the new one misses no write:
 //!
 //! ```text
 //! insertion    load the set ─► add the key to each ............... after the memtable has the key,
@@ -9,31 +10,41 @@
 //! maintenance  1 publish the set {old, new}
 //!              2 wait for the insertions that loaded the set before it
 //!              3 read the keys of the memtables    (Engine::memtable_keys)
-//!              4 list the SSTs, and read their keys
+//!              4 list the segments, and read their keys
 //!              5 publish the view with the new filter, and the set {new}
 //! ```
 //!
-//! *Invariant.* A key that was added to the old filter alone was in its memtable by the end of step 2.
-//! Step 3 finds it there, or its memtable was flushed before, and step 4 lists the SST. Memtables are
-//! read first: in the other order, a flush between the two would hide its keys from both.
+//! *Invariants 2 and 3.* A key is in the set before it is visible. One that was added to the old
+//! filter alone was in its memtable by the end of step 2. Step 3 finds it there, or its memtable
+//! was flushed before, and step 4 lists the segment. Memtables are read first: in the other order,
+//! a flush between the two would hide its keys from both.
 //!
 //! An engine may let a write become visible before its memtable has it (`publishes_first`). Then the
 //! key is added first, and the insertion lasts until the memtable has it: otherwise step 3 could miss
 //! a key that was added to the old filter only.
 
+mod capture;
+mod key_log;
+
 use std::sync::{Arc, Weak};
+
+pub use self::capture::{SegmentCapture, SegmentFilterBuild, SegmentOrigin};
+pub use self::key_log::KeyLog;
 
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
+use crate::options::FrontOptions;
 use crate::prefix::Prefixes;
 use crate::rcu::{Crowd, Published, Reading};
+use crate::segment::Registry;
 use crate::sync::{Mutex, unpoisoned};
+use crate::wakeup::Wakeup;
 
 /// Summary filters.
 type Summaries = Vec<Arc<Scalable>>;
 
-/// The summary filters that the writes of one column family feed.
+/// What the writes of one column family feed.
 #[derive(Debug)]
 pub struct Intake {
     hasher: KeyHasher,
@@ -42,6 +53,8 @@ pub struct Intake {
     /// The insertions that last until a memtable has their key, if there are such.
     lasting: Option<Crowd>,
     holders: Mutex<Holders>,
+    key_log: Arc<KeyLog>,
+    segments: SegmentCapture,
 }
 
 /// An insertion into a memtable that is under way.
@@ -75,32 +88,43 @@ struct Holders {
 pub struct Hold(#[expect(dead_code, reason = "counted")] Arc<()>);
 
 impl Intake {
-    /// Writes feed this summary filter. `publishes_first`: one may become visible before its
-    /// memtable has it.
+    /// Writes feed this summary filter.
     pub(crate) fn new(
         hasher: KeyHasher,
-        prefixes: &Arc<Prefixes>,
+        registry: Arc<Registry>,
+        wakeup: Arc<Wakeup>,
+        options: &FrontOptions,
         summary: Arc<Scalable>,
-        publishes_first: bool,
     ) -> Self {
+        let key_log = Arc::<KeyLog>::default();
+        let log = Arc::clone(&key_log);
         Self {
             hasher,
-            prefixes: Arc::clone(prefixes),
+            prefixes: Arc::clone(&options.prefixes),
             summaries: Published::new(vec![summary]),
-            lasting: publishes_first.then(Crowd::default),
+            lasting: options.publishes_first.then(Crowd::default),
             holders: Mutex::default(),
+            key_log,
+            segments: SegmentCapture::new(hasher, registry, wakeup, options, log),
         }
     }
 
-    /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`].
+    /// The hashes of all keys in segments, while the column family grows.
+    pub fn key_log(&self) -> &KeyLog {
+        &self.key_log
+    }
+
+    /// The filters of segments that are being written.
+    pub fn segments(&self) -> &SegmentCapture {
+        &self.segments
+    }
+
+    /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`]. H1.
     pub fn prepare(&self, key: &[u8]) -> Insertion {
-        let mut lasting = self.lasting.as_ref();
-        fault!(FiltersAfterMemtable, lasting = None);
-        let Some(lasting) = lasting else {
-            let hash = self.hasher.hash(key);
-            self.prefetch(hash);
-            return Insertion { hash, side: None };
+        let Some(lasting) = &self.lasting else {
+            return self.prepare_ordered(key);
         };
+        fault!(FiltersAfterMemtable, return self.prepare_ordered(key));
         let entered = lasting.enter();
         let hash = self.hasher.hash(key);
         self.add_hash(hash, key);
@@ -108,6 +132,13 @@ impl Intake {
             hash,
             side: Some(entered.stay()),
         }
+    }
+
+    /// The key is added once the memtable has it.
+    fn prepare_ordered(&self, key: &[u8]) -> Insertion {
+        let hash = self.hasher.hash(key);
+        self.prefetch(hash);
+        Insertion { hash, side: None }
     }
 
     /// Ends the insertion of a key that the memtable has, and that is not visible yet unless it was
@@ -148,7 +179,7 @@ impl Intake {
         summaries
             .iter()
             .for_each(|summary| summary.append(for_summary));
-        // Most are in the filters already: these set no bit, and are not counted again.
+        // H80. Most are in the filters already: these set no bit, and are not counted again.
         self.prefixes.each(key, |_, prefix| {
             fault!(MemtablePrefixMissed, return);
             let for_summary = self.hasher.hash(prefix).for_summary();
@@ -165,7 +196,7 @@ impl Intake {
 
     /// Writes feed these filters from here on. The insertions that may feed others are over when
     /// [`Intake::wait_for_insertions`] returns too. False if the system no longer tells when they
-    /// are.
+    /// are (H2, H95).
     pub(crate) fn feed(&self, summaries: Summaries) -> bool {
         let are_over = self.summaries.publish(summaries);
         let mut holders = unpoisoned(self.holders.lock());
@@ -175,7 +206,7 @@ impl Intake {
         are_over
     }
 
-    /// Waits until the memtables have the keys of all insertions that began before.
+    /// Waits until the memtables have the keys of all insertions that began before: H101.
     pub(crate) fn wait_for_insertions(&self) {
         fault!(UnorderedInsertionsNotAwaited, return);
         if let Some(lasting) = &self.lasting {
@@ -184,7 +215,7 @@ impl Intake {
     }
 
     /// Must be held from before a key is added until a listing of segments shows it, by an engine
-    /// whose memtables are not read.
+    /// whose memtables are not read: H100.
     pub fn hold(&self) -> Hold {
         Hold(Arc::clone(&unpoisoned(self.holders.lock()).current))
     }
@@ -229,8 +260,12 @@ mod tests {
     }
 
     fn intake(summary: &Arc<Scalable>, publishes_first: bool) -> Intake {
-        let summary = Arc::clone(summary);
-        Intake::new(hasher(), &Arc::default(), summary, publishes_first)
+        let (registry, summary) = (Arc::new(Registry::new(hasher())), Arc::clone(summary));
+        let options = FrontOptions {
+            publishes_first,
+            ..FrontOptions::default()
+        };
+        Intake::new(hasher(), registry, Arc::default(), &options, summary)
     }
 
     fn has(summary: &Scalable, key: &[u8]) -> bool {
@@ -238,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_goes_to_all_filters_of_the_set_that_is_published_then() {
+    fn key_is_added_to_all_filters_of_the_current_set() {
         let [old, new] = [(); 2].map(|()| summary());
         let intake = intake(&old, false);
         intake.add(b"before");
@@ -256,11 +291,11 @@ mod tests {
     #[test]
     fn key_of_an_unordered_write_is_added_before_its_memtable_has_it() {
         let summary = summary();
-        let intake = intake(&summary, true);
-        let insertion = intake.prepare(b"key");
+        let unordered = intake(&summary, true);
+        let insertion = unordered.prepare(b"key");
         assert!(has(&summary, b"key"));
-        intake.insert(insertion, b"key");
-        let ordered = super::Intake::new(hasher(), &Arc::default(), Arc::clone(&summary), false);
+        unordered.insert(insertion, b"key");
+        let ordered = intake(&summary, false);
         let insertion = ordered.prepare(b"other");
         assert!(!has(&summary, b"other"), "its memtable has it first");
         ordered.insert(insertion, b"other");
@@ -291,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_are_told_apart_by_the_change_of_the_filters() {
+    fn hold_from_before_a_change_of_filters_is_told_from_a_later_one() {
         let summary = summary();
         let intake = intake(&summary, false);
         assert!(!intake.is_held());

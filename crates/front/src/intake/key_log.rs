@@ -1,13 +1,13 @@
-//! The hashes of all keys that are in SSTs, in a temporary file.
+//! The hashes of all keys that are in segments, in a temporary file.
 //!
 //! While keys pour in, the summary filter must be rebuilt at a larger size again and again. Reading
-//! the SSTs takes some 100 ns per key; reading the hashes takes 10. So as long as a column family
+//! the segments takes some 100 ns per key; reading the hashes takes 10. So as long as a column family
 //! grows, each memtable's hashes are appended when the memtable is flushed.
 //!
-//! *Invariant.* A log that is whole has every key of every live SST. It begins when there is no SST,
-//! or becomes whole when the keys of all SSTs were appended; until then nothing is read from it. A
-//! flush appends its keys before its SST is installed, and compaction only removes keys. Whatever
-//! else may bring keys ends the log; then the SSTs are read.
+//! *Invariant 4.* A log that is whole has every key of every live segment. It begins when there is
+//! no segment, or becomes whole when the keys of all segments were appended; until then nothing is
+//! read from it. A flush appends its keys before its segment is installed, and compaction only
+//! removes keys. Whatever else may bring keys ends the log; then the segments are read.
 //!
 //! The file has no name, so it is gone with the process. Each run of hashes has a checksum: a hash
 //! that changed on disk would make a key absent.
@@ -49,14 +49,7 @@ impl KeyLog {
     /// Begins an empty log, which is not whole yet. Returns false if no file can be created in this
     /// folder.
     pub(crate) fn begin(&self, folder: &Path) -> bool {
-        let mut is_whole = false;
-        fault!(KeyLogWholeTooSoon, is_whole = true);
-        let log = tempfile::tempfile_in(folder).map(|file| Log {
-            file,
-            length: 0,
-            hashes: 0,
-            is_whole,
-        });
+        let log = tempfile::tempfile_in(folder).map(Log::new);
         if let Err(error) = &log {
             tracing::debug!(%error, "no log of keys: a growing summary filter is rebuilt from SSTs");
         }
@@ -65,7 +58,7 @@ impl KeyLog {
         has_begun
     }
 
-    /// Notes that the log, unless it has ended, has the keys of all SSTs.
+    /// Notes that the log, unless it has ended, has the keys of all segments.
     pub(crate) fn complete(&self) {
         if let Some(log) = self.lock().as_mut() {
             log.is_whole = true;
@@ -73,7 +66,7 @@ impl KeyLog {
     }
 
     /// Ends the log and frees its space: it may lack a key, or the column family no longer grows.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         fault!(KeyLogOutlivesMisses, return);
         *self.lock() = None;
     }
@@ -89,7 +82,7 @@ impl KeyLog {
     }
 
     /// Appends hashes, if there is a log. If they cannot be written, it ends.
-    pub fn append(&self, hashes: impl IntoIterator<Item = KeyHash>) {
+    pub(crate) fn append(&self, hashes: impl IntoIterator<Item = KeyHash>) {
         let mut guard = self.lock();
         let Some(log) = guard.as_mut() else {
             return;
@@ -132,6 +125,20 @@ impl KeyLog {
 }
 
 impl Log {
+    fn new(file: File) -> Self {
+        fault!(KeyLogWholeTooSoon, return Self::over(file, true));
+        Self::over(file, false)
+    }
+
+    fn over(file: File, is_whole: bool) -> Self {
+        Self {
+            file,
+            length: 0,
+            hashes: 0,
+            is_whole,
+        }
+    }
+
     fn append(&mut self, hashes: impl IntoIterator<Item = KeyHash>) -> io::Result<()> {
         let mut hashes = hashes.into_iter().peekable();
         let mut run = Vec::with_capacity(HEAD + RUN * HASH);
@@ -165,15 +172,19 @@ impl Log {
         }
         run.resize(HEAD + count * HASH, 0);
         self.file.read_exact(&mut run[HEAD..])?;
-        let mut is_good = run[COUNT..HEAD] == checksum(&run).to_le_bytes();
-        fault!(KeyLogUnchecked, is_good = true);
-        if !is_good {
+        if !is_intact(&run) {
             return Err(damaged());
         }
         *at += run.len() as u64;
         let hashes = run[HEAD..].chunks_exact(HASH);
         Ok(hashes.map(|hash| KeyHash::new(number(hash))).collect())
     }
+}
+
+/// Whether a run has the checksum in its head.
+fn is_intact(run: &[u8]) -> bool {
+    fault!(KeyLogUnchecked, return true);
+    run[COUNT..HEAD] == checksum(run).to_le_bytes()
 }
 
 /// Of the count and the hashes of a run.
@@ -242,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn all_hashes_are_replayed_in_order() {
+    fn whole_log_replays_all_hashes_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let log = KeyLog::default();
         log.append(hashes(0, 10));
@@ -268,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_folder_there_is_no_log() {
+    fn log_does_not_begin_without_a_folder() {
         let log = KeyLog::default();
         assert!(!log.begin(Path::new("/no/such/folder")));
         log.complete();
@@ -277,7 +288,7 @@ mod tests {
 
     /// A hash that changed on disk would make a key absent.
     #[test]
-    fn a_changed_byte_ends_the_log() {
+    fn changed_byte_ends_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let log = KeyLog::default();
         for at in [0, COUNT, HEAD, HEAD + 100 * HASH] {

@@ -1,0 +1,259 @@
+//! What lookups of one column family read: its view, and what a thread knows of its last lookups. It
+//! changes by publishing alone.
+
+use std::sync::Arc;
+
+use crate::audit::Sampler;
+use crate::cf_filter::coverage_state::Known;
+use crate::fault::fault;
+use crate::filter::Scalable;
+use crate::hash::KeyHasher;
+use crate::math::Bits;
+use crate::options::FrontOptions;
+use crate::predictor::Outcome;
+use crate::prefix::{PrefixSet, Prefixes};
+use crate::rcu::{Published, Reading};
+use crate::segment::SealedFilter;
+use crate::sorted_runs::SortedRuns;
+use crate::stats::{Counters, Event, Stats};
+use crate::threads::OwnSlot;
+use crate::view::{Coverage, View};
+
+/// Segment filters in sorted runs; `None` if there are none, or too many segments overlap.
+pub(super) type Prefetched = Option<SortedRuns<Arc<SealedFilter>>>;
+
+/// What lookups read.
+#[derive(Debug)]
+pub struct Lookups {
+    hasher: KeyHasher,
+    view: Published<View>,
+    /// The segment filters whose lines a lookup fetches before the engine probes them. What it lacks
+    /// costs time only.
+    prefetched: Published<Prefetched>,
+    prefixes: Arc<Prefixes>,
+    adaptive_hits: bool,
+    counters: Counters,
+    sample: Sampler,
+}
+
+impl Lookups {
+    /// Lookups in a summary filter with these prefixes, whose coverage is unknown.
+    pub(super) fn new(
+        hasher: KeyHasher,
+        options: &FrontOptions,
+        summary: Arc<Scalable>,
+        prefixes: PrefixSet,
+    ) -> Self {
+        Self {
+            hasher,
+            view: Published::new(View {
+                coverage: coverage_at_open(),
+                ..View::unknown(summary, prefixes)
+            }),
+            prefetched: Published::new(None),
+            prefixes: Arc::clone(&options.prefixes),
+            adaptive_hits: options.adaptive_hits,
+            counters: Counters::default(),
+            sample: Sampler::configured(options.audit),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
+    /// The view that is published now, for as long as the reading goes on.
+    #[inline(always)]
+    pub(super) fn view<'r>(&'r self, reading: &'r Reading) -> &'r View {
+        self.view.get(reading)
+    }
+
+    /// Calls `read` with the view that is published now.
+    #[inline]
+    pub(super) fn with_view<R>(&self, read: impl FnOnce(&View) -> R) -> R {
+        self.view.with(read)
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetched<'r>(&'r self, reading: &'r Reading) -> &'r Prefetched {
+        self.prefetched.get(reading)
+    }
+
+    #[inline(always)]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Which negatives are audited.
+    #[inline(always)]
+    pub(super) fn sample(&self) -> Sampler {
+        self.sample
+    }
+
+    /// Whether lookups may skip filters while a thread's keys are found.
+    #[inline]
+    pub(super) fn adaptive_hits(&self) -> bool {
+        self.adaptive_hits
+    }
+
+    /// The functions that give the prefixes of the keys.
+    #[inline]
+    pub(super) fn prefixes(&self) -> &Arc<Prefixes> {
+        &self.prefixes
+    }
+
+    /// Whether the summary filter covers every segment.
+    pub(super) fn is_complete(&self) -> bool {
+        self.view.with(|view| view.coverage.is_complete())
+    }
+
+    /// The number of the view that is published now.
+    pub fn edition(&self) -> u64 {
+        self.view.with(|view| view.edition)
+    }
+
+    /// Whether the segments are known and some will stay uncovered: none is read, or the uncovered
+    /// ones have no id.
+    pub(crate) fn stays_uncovered(&self, none_is_read: bool) -> bool {
+        self.view.with(|view| {
+            let uncovered = view.uncovered().unwrap_or_default();
+            uncovered > 0 && (none_is_read || uncovered == view.without_id())
+        })
+    }
+
+    // -------------------------------------------------------------- publishing
+
+    /// Publishes this view as the next edition.
+    pub(super) fn publish(&self, _: &mut Known, view: View) {
+        let edition = self.view.with(|now| next_edition(now, &view));
+        self.view.publish(View { edition, ..view });
+    }
+
+    /// From here on no key is ruled out.
+    pub(super) fn publish_unknown(&self, known: &mut Known) {
+        let now = self.view.with(View::clone);
+        self.publish(known, View::unknown(now.summary, now.summary_prefixes));
+    }
+
+    /// Publishes a summary filter and the segments that it covers, unless lookups use both already.
+    pub(super) fn publish_known(
+        &self,
+        known: &mut Known,
+        summary: Arc<Scalable>,
+        coverage: Coverage,
+    ) {
+        let now = self.view.with(View::clone);
+        if is_same(&now, &summary, &coverage) {
+            return;
+        }
+        let summary_prefixes = self.prefixes_in(&summary, &now);
+        let view = View {
+            summary,
+            summary_prefixes,
+            coverage,
+            ..now
+        };
+        self.publish(known, view);
+    }
+
+    /// Invariant 10: the prefixes that this summary filter has. Unless it is the one that was loaded,
+    /// it was built with all.
+    fn prefixes_in(&self, summary: &Arc<Scalable>, now: &View) -> PrefixSet {
+        fault!(LoadedSummaryHasAllPrefixes, return self.prefixes.all());
+        match Arc::ptr_eq(summary, &now.summary) {
+            true => now.summary_prefixes,
+            false => self.prefixes.all(),
+        }
+    }
+
+    /// Whether the summary filter lacks prefixes of keys that it has.
+    pub(crate) fn lacks_prefixes(&self) -> bool {
+        let all = self.prefixes.all();
+        self.view.with(|view| !view.summary_prefixes.has_all(all))
+    }
+
+    // -------------------------------------------------------------- prefetches
+
+    /// Lookups prefetch the lines of these filters.
+    pub(crate) fn prefetch_from_now_on(&self, filters: Prefetched) {
+        self.prefetched.publish(filters);
+    }
+
+    /// Whether exactly these filters are prefetched, in any order.
+    pub(crate) fn prefetches(&self, filters: &[Arc<SealedFilter>]) -> bool {
+        let pointers = |filters: &[Arc<SealedFilter>]| {
+            let mut pointers: Vec<_> = filters.iter().map(Arc::as_ptr).collect();
+            pointers.sort_unstable();
+            pointers
+        };
+        self.prefetched.with(|runs| {
+            let runs = runs.as_ref();
+            runs.is_some_and(|runs| pointers(runs.filters()) == pointers(filters))
+        })
+    }
+
+    /// The prefixes that all segment filters have; none before maintenance has listed them.
+    pub(crate) fn prefixes_of_segments(&self) -> PrefixSet {
+        self.prefetched.with(|runs| {
+            let Some(runs) = runs else {
+                return PrefixSet::default();
+            };
+            let each = runs.filters().iter();
+            let each = each.map(|filter| self.prefixes.among(&filter.prefixes));
+            each.fold(self.prefixes.all(), PrefixSet::and)
+        })
+    }
+
+    /// Memory of the list of prefetched filters.
+    pub(super) fn size_of_list(&self) -> Bits {
+        let listed = self
+            .prefetched
+            .with(|runs| runs.as_ref().map(SortedRuns::size_beside_filters));
+        listed.unwrap_or_default()
+    }
+
+    // -------------------------------------------------------------- counters
+
+    /// Counts one event; returns its ordinal in this thread's slot.
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.counters.add(event, 1)
+    }
+
+    pub(super) fn record_outcome(&self, outcome: Outcome) {
+        if let Some(slot) = OwnSlot::known() {
+            self.counters.predictor(slot).record(outcome);
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+}
+
+fn coverage_at_open() -> Coverage {
+    fault!(CompleteFromTheStart, return Coverage::Complete);
+    Coverage::Unknown
+}
+
+/// Whether lookups use this summary filter, and coverage was complete and stays so. A new edition
+/// would make batches read all their keys from the engine, and audits judge nothing.
+fn is_same(now: &View, summary: &Arc<Scalable>, coverage: &Coverage) -> bool {
+    fault!(ViewPublishedAgain, return false);
+    Arc::ptr_eq(summary, &now.summary) && now.coverage.is_complete() && coverage.is_complete()
+}
+
+/// The edition of a view that is published after another.
+fn next_edition(before: &View, view: &View) -> u64 {
+    let same_summary = || Arc::ptr_eq(&before.summary, &view.summary);
+    let both_complete = || before.coverage.is_complete() && view.coverage.is_complete();
+    fault!(
+        SummaryUnnoticed,
+        return before.edition + u64::from(same_summary())
+    );
+    fault!(
+        CoverageUnnoticed,
+        return before.edition + u64::from(!same_summary() || both_complete())
+    );
+    before.edition + 1
+}

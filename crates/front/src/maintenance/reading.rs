@@ -1,0 +1,212 @@
+//! The keys of SSTs and of the log, as a summary filter takes them.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use super::coverage::is_covered;
+use super::plan::KeySource;
+use super::{Maintenance, Tables, TaskError};
+use crate::cf_filter::CfFilter;
+use crate::engine::LiveSegment;
+use crate::fault::fault;
+use crate::filter::Scalable;
+use crate::hash::KeyHash;
+use crate::maintenance::backoff::Backoff;
+
+/// Keys that are inserted into a summary filter together, so that their cache misses overlap.
+const TOGETHER: usize = 256;
+
+/// All live SSTs of a column family in one epoch.
+pub(super) struct ReadSegments {
+    /// SSTs whose keys were read.
+    pub(super) read: Tables,
+    /// SSTs that could not be read.
+    pub(super) quarantine: Vec<LiveSegment>,
+}
+
+impl ReadSegments {
+    /// Fails if an SST could not be read whose keys the current summary filter has.
+    pub(super) fn check_needed_segments(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
+        let known = cf_filter.coverage().covered();
+        let needed = |table: &&LiveSegment| is_covered(table, &known);
+        match self.quarantine.iter().find(needed) {
+            None => Ok(()),
+            Some(table) => Err(TaskError::Needed {
+                path: table.path.clone(),
+            }),
+        }
+    }
+}
+
+impl Maintenance {
+    /// Quarantines an SST that cannot be read; returns any other error. Returns whether the SST is
+    /// still live.
+    pub(super) fn quarantine(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        error: TaskError,
+        backoff: &mut Backoff,
+    ) -> Result<bool, TaskError> {
+        let (TaskError::Read { .. } | TaskError::Miscount { .. }) = error else {
+            return Err(error);
+        };
+        let is_live = self.list(cf_filter)?.iter().any(|t| t.path == table.path);
+        if is_live {
+            tracing::warn!(cf_filter = cf_filter.name(), %error, "the SST is quarantined");
+            backoff.quarantine(Instant::now(), &table.path, error.to_string());
+        } else {
+            // Compacted away since the listing; its successor must be listed.
+            fault!(NoWakeForSuccessor, return Ok(false));
+            self.wakeup.notify();
+        }
+        Ok(is_live)
+    }
+
+    /// Passes the summary hashes of an SST's keys and their prefixes to `take`, some [`TOGETHER`] at
+    /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
+    /// key whose newest entry is a tombstone is absent, and older entries of the key are inserted
+    /// themselves. Raw entries are read: an iterator applies deletions that a crash undoes (H16).
+    pub(super) fn read_keys_into(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        take: impl FnMut(&[KeyHash]),
+    ) -> Result<(), TaskError> {
+        let mut builder = self.builder_for_missing(cf_filter, table);
+        let mut hashes = Hashes::new(cf_filter, take);
+        self.scan(cf_filter, table, |key, deletion| {
+            if let Some(builder) = &mut builder {
+                builder.add(key);
+            }
+            if !deletion {
+                hashes.add(key);
+            }
+        })?;
+        hashes.finish();
+        if let Some(builder) = builder {
+            self.adopt(builder, table);
+        }
+        Ok(())
+    }
+
+    /// Inserts the keys of all live SSTs into a summary filter, except those whose paths are in
+    /// `read`.
+    pub(super) fn insert_all_keys(
+        &self,
+        new: &Scalable,
+        cf_filter: &CfFilter,
+        backoff: &mut Backoff,
+        read: HashSet<String>,
+        source: KeySource,
+    ) -> Result<ReadSegments, TaskError> {
+        let is_logged = source == KeySource::Tables { logged: true };
+        let insert = |keys: &[KeyHash]| {
+            new.insert_many(keys);
+            if is_logged {
+                cf_filter.key_log().append(keys.iter().copied());
+            }
+        };
+        self.read_all_keys(cf_filter, backoff, read, insert)
+    }
+
+    /// Passes the summary hashes of the keys of all live SSTs to `take`, except those whose paths
+    /// are in `read`. Repeats until a listing has only SSTs that were read or quarantined. `take`
+    /// may have got some keys of a quarantined SST.
+    pub(super) fn read_all_keys(
+        &self,
+        cf_filter: &CfFilter,
+        backoff: &mut Backoff,
+        mut read: HashSet<String>,
+        mut take: impl FnMut(&[KeyHash]),
+    ) -> Result<ReadSegments, TaskError> {
+        'listing: loop {
+            let mut tables = self.list(cf_filter)?;
+            for table in tables.iter() {
+                if read.contains(&table.path) || backoff.is_quarantined(&table.path) {
+                    continue;
+                }
+                if self.wakeup.stopping() {
+                    return Err(TaskError::Stopped);
+                }
+                match self.read_keys_into(cf_filter, table, &mut take) {
+                    Ok(()) => _ = read.insert(table.path.clone()),
+                    Err(error) => {
+                        if !self.quarantine(cf_filter, table, error, backoff)? {
+                            continue 'listing;
+                        }
+                    }
+                }
+            }
+            let quarantine = tables.take_out(|table| read.contains(&table.path));
+            return Ok(ReadSegments {
+                read: tables,
+                quarantine,
+            });
+        }
+    }
+
+    /// Inserts all keys of the log into a summary filter that has those of the memtables. `None` if
+    /// the log has ended.
+    pub(super) fn insert_logged_keys(
+        &self,
+        new: &Scalable,
+        cf_filter: &CfFilter,
+    ) -> Result<Option<ReadSegments>, TaskError> {
+        let replay = || cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
+        let all_read = |read| ReadSegments {
+            read,
+            quarantine: Vec::new(),
+        };
+        fault!(
+            ListedAfterReplay,
+            return match replay() {
+                true => Ok(Some(all_read(self.list(cf_filter)?))),
+                false => Ok(None),
+            }
+        );
+        // Invariant 4: listed before the log is read. External writes that come meanwhile are not in
+        // it, and the listing is then past (invariant 5).
+        let read = self.list(cf_filter)?;
+        Ok(replay().then(|| all_read(read)))
+    }
+}
+
+/// The summary hashes of keys and of their prefixes (H80), in ascending order of keys, passed on many
+/// at a time.
+pub(super) struct Hashes<'a, F> {
+    cf_filter: &'a CfFilter,
+    take: F,
+    hashes: Vec<KeyHash>,
+    last: Vec<Option<KeyHash>>,
+}
+
+impl<'a, F: FnMut(&[KeyHash])> Hashes<'a, F> {
+    pub(super) fn new(cf_filter: &'a CfFilter, take: F) -> Self {
+        let prefixes = cf_filter.prefixes().len();
+        Self {
+            cf_filter,
+            take,
+            hashes: Vec::with_capacity(TOGETHER + prefixes),
+            last: vec![None; prefixes],
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &[u8]) {
+        let hasher = self.cf_filter.hasher();
+        let hashes = &mut self.hashes;
+        let prefixes = self.cf_filter.prefixes();
+        prefixes.each_new_hash(key, hasher, &mut self.last, |hash| {
+            hashes.push(hash.for_summary());
+        });
+        hashes.push(hasher.hash(key).for_summary());
+        if hashes.len() >= TOGETHER {
+            (self.take)(hashes);
+            hashes.clear();
+        }
+    }
+
+    pub(super) fn finish(mut self) {
+        (self.take)(&self.hashes);
+    }
+}

@@ -1,0 +1,252 @@
+// What a database's handle asks the Rust side. It answers "absent", or calls back to have the engine
+// read and learns what that found. Operations after which the filters would not be right without
+// notice are run by the Rust side, between what it does before and after them. The engine is asked
+// whenever the Rust side does not answer, as after a panic.
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "db/column_family.h"
+#include "test_util/sync_point.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+
+inline Found FoundBy(const Status& status) {
+  if (status.ok()) return Found::kValue;
+  return status.IsNotFound() ? Found::kNothing : Found::kError;
+}
+
+// With memory of its own, unless the engine pinned the value: so a value that is copied arrives in
+// the string that the caller has named for it.
+inline void MoveTo(PinnableSlice* to, PinnableSlice&& from) {
+  to->Reset();
+  if (from.IsPinned()) {
+    *to = std::move(from);
+  } else {
+    to->PinSelf(from);
+  }
+}
+inline void MoveTo(PinnableWideColumns* to, PinnableWideColumns&& from) { *to = std::move(from); }
+
+// A read of several keys under way. `Engine` reads all of them, or some.
+template <typename Value, typename Engine>
+struct BatchedRead {
+  const Engine& read;
+  size_t count;
+  ColumnFamilyHandle** cfs;
+  const Slice* keys;
+  Value* values;
+  Status* statuses;
+  std::vector<bool> is_read;
+
+  void Read(const size_t* at, size_t n, Found* found) {
+    if (n == count) {
+      ReadAll();
+    } else {
+      ReadSome(at, n);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      is_read[at[i]] = true;
+      found[i] = FoundBy(statuses[at[i]]);
+    }
+  }
+
+  void ReadAll() {
+    for (size_t i = 0; i < count; ++i) {
+      values[i].Reset();
+      // This read is in place of the first, whose errors nobody gets.
+      if (is_read[i] && !statuses[i].IsNotFound()) {
+        IGNORE_STATUS_IF_ERROR(statuses[i]);
+      }
+    }
+    read(count, cfs, keys, values, statuses);
+  }
+
+  void ReadSome(const size_t* at, size_t n) {
+    std::vector<ColumnFamilyHandle*> some_cfs(n);
+    std::vector<Slice> some_keys(n);
+    for (size_t i = 0; i < n; ++i) {
+      some_cfs[i] = cfs[at[i]];
+      some_keys[i] = keys[at[i]];
+    }
+    std::vector<Value> some_values(n);
+    std::vector<Status> some_statuses(n);
+    read(n, some_cfs.data(), some_keys.data(), some_values.data(), some_statuses.data());
+    for (size_t i = 0; i < n; ++i) {
+      MoveTo(&values[at[i]], std::move(some_values[i]));
+      statuses[at[i]] = std::move(some_statuses[i]);
+    }
+  }
+
+  // What was not read is absent.
+  void ClearOthers() {
+    for (size_t i = 0; i < count; ++i) {
+      if (is_read[i]) continue;
+      values[i].Reset();
+      statuses[i] = Status::NotFound();
+    }
+  }
+};
+
+// The Rust side of one database. The database releases it.
+class Sieve {
+ public:
+  static constexpr uint32_t kAllCfs = UINT32_MAX;
+
+  Sieve(rust::Sieve* raw, const Hooks* hooks) : raw_(raw), hooks_(hooks) {}
+
+  const rust::Sieve* raw() const { return raw_; }
+  void Close() const { hooks_->sieve_close(raw_); }
+  void Release() const { hooks_->sieve_release(raw_); }
+
+  // NotFound after `clear`, if the filters prove the key absent. Otherwise what `read` returns,
+  // which is called at most once.
+  template <typename Engine, typename Clear>
+  Status Read(ColumnFamilyHandle* cf, const Slice& key, const Engine& read,
+              const Clear& clear) const {
+    struct Call {
+      const Engine& read;
+      std::optional<Status> status;
+    };
+    Call call{read, std::nullopt};
+    const bool absent =
+        hooks_->sieve_read(raw_, cf->GetID(), key, &call, [](void* context) noexcept {
+          auto* call = static_cast<Call*>(context);
+          call->status = call->read();
+          return FoundBy(*call->status);
+        });
+    if (call.status) return *std::move(call.status);
+    if (!absent) return read();
+    FAULT(ResultsNotCleared, return Status::NotFound());
+    clear();
+    return Status::NotFound();
+  }
+
+  bool RulesOut(ColumnFamilyHandle* cf, const Slice& key) const {
+    return hooks_->sieve_rules_out(raw_, cf->GetID(), key);
+  }
+
+  // The values of several keys, of one moment. `read` reads those that the Rust side asks for:
+  // those that pass the filters, or all.
+  template <typename Value, typename Engine>
+  void ReadMany(size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
+                Status* statuses, const Engine& read) const {
+    using Call = BatchedRead<Value, Engine>;
+    std::vector<uint32_t> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = cfs[i]->GetID();
+    Call call{read, count, cfs, keys, values, statuses, std::vector<bool>(count)};
+    const bool answered = hooks_->sieve_read_many(
+        raw_, count, ids.data(), keys, &call,
+        [](void* context, const size_t* at, size_t n, Found* found) noexcept {
+          static_cast<Call*>(context)->Read(at, n, found);
+        });
+    if (!answered) return read(count, cfs, keys, values, statuses);
+    call.ClearOthers();
+  }
+
+  bool Prefixes(uint32_t cf, uint64_t* edition, uint32_t* most_found) const {
+    return hooks_->sieve_prefixes(raw_, cf, edition, most_found);
+  }
+  bool IsEmpty(uint32_t cf, uint64_t edition, Span span, const Slice& first,
+               const Slice& last) const {
+    return hooks_->sieve_is_empty(raw_, cf, edition, span, first, last);
+  }
+  void ExtractorChanges() const { hooks_->sieve_extractor_changes(raw_); }
+
+  // Runs `act` exactly once.
+  template <typename Act>
+  Status External(uint32_t cf, const Act& act) const {
+    struct Call {
+      const Act& act;
+      std::optional<Status> status;
+    };
+    Call call{act, std::nullopt};
+    hooks_->sieve_external_writes(raw_, cf, &call, [](void* context) noexcept {
+      auto* call = static_cast<Call*>(context);
+      call->status = call->act();
+    });
+    return call.status ? *std::move(call.status) : act();
+  }
+
+  // `create` gets these column families with hooks in their options, and sets their ids. `locks`
+  // may be null.
+  template <typename Engine>
+  Status Create(const std::vector<ColumnFamilyDescriptor>& cfs, DB* locks,
+                const Engine& create) const {
+    struct Call {
+      const Engine& create;
+      const std::vector<ColumnFamilyDescriptor>& cfs;
+      DB* locks;
+      std::vector<rocksdb_options_t> hooked;
+      Status status = Status::Aborted("the filters could not be created");
+    };
+    Call call{create, cfs, locks, {}};
+    std::vector<Slice> names;
+    for (const ColumnFamilyDescriptor& cf : cfs) {
+      names.emplace_back(cf.name);
+      call.hooked.push_back({Options(DBOptions(), cf.options)});
+    }
+    std::vector<rocksdb_options_t*> options;
+    for (rocksdb_options_t& hooked : call.hooked) options.push_back(&hooked);
+    hooks_->sieve_create_cfs(
+        raw_, cfs.size(), names.data(), options.data(), &call,
+        [](void* context, Slice reason) noexcept {
+          static_cast<Call*>(context)->status = Status::NotSupported(reason);
+        },
+        [](void* context, int64_t* ids) noexcept {
+          auto* call = static_cast<Call*>(context);
+          std::vector<ColumnFamilyDescriptor> hooked;
+          for (size_t i = 0; i < call->cfs.size(); ++i) {
+            hooked.emplace_back(call->cfs[i].name, ColumnFamilyOptions(call->hooked[i].rep));
+          }
+          if (call->locks != nullptr) ExtendLocks(call->locks, hooked.size());
+          call->status = call->create(hooked, ids);
+        });
+    return call.status;
+  }
+
+  // Runs `drop` exactly once.
+  template <typename Engine>
+  Status Drop(const std::vector<ColumnFamilyHandle*>& cfs, const Engine& drop) const {
+    struct Call {
+      const std::vector<ColumnFamilyHandle*>& cfs;
+      const Engine& drop;
+      std::optional<Status> status;
+    };
+    Call call{cfs, drop, std::nullopt};
+    std::vector<uint32_t> ids;
+    for (ColumnFamilyHandle* cf : cfs) ids.push_back(cf->GetID());
+    hooks_->sieve_drop_cfs(raw_, cfs.size(), ids.data(), &call,
+                           [](void* context, bool* dropped) noexcept {
+                             auto* call = static_cast<Call*>(context);
+                             call->status = call->drop();
+                             for (ColumnFamilyHandle* cf : call->cfs) *dropped++ = IsDropped(cf);
+                           });
+    return call.status ? *std::move(call.status) : drop();
+  }
+
+ private:
+  static bool IsDropped(ColumnFamilyHandle* cf) {
+    return static_cast_with_check<ColumnFamilyHandleImpl>(cf)->cfd()->IsDropped();
+  }
+
+  rust::Sieve* const raw_;
+  const Hooks* const hooks_;
+};
+
+// iterator.cc: an iterator that asks the filters, over `inner`. `has_extractor_changed` outlives it.
+Iterator* NewFilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
+                              const std::atomic<bool>& has_extractor_changed, uint32_t cf,
+                              uint64_t edition, uint32_t most_found, const Sieve& sieve);
+
+}  // namespace lsm_sieve
