@@ -98,7 +98,7 @@ pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str
         backups.create_new_backup(&**db),
         db.drop_cf(family),
     ];
-    let said = delete_files(&db, false).unwrap_err();
+    let said = delete_files(db, false).unwrap_err();
     assert!(said.contains(reason), "{said}");
     for (call, refused) in refused.iter().enumerate() {
         let said = refused.as_ref().unwrap_err().to_string();

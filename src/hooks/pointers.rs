@@ -85,10 +85,8 @@ mod tests {
             let other = raw_options(&options);
             assert_ne!(raw, other);
             // SAFETY: the options are live, and only read.
-            assert_eq!(
-                unsafe { sys::rocksdb_options_get_num_levels(other) },
-                levels
-            );
+            let set = unsafe { sys::rocksdb_options_get_num_levels(other) };
+            assert_eq!(set, levels);
         }
     }
 }
