@@ -7,6 +7,9 @@ mod shim;
 #[path = "src/hooks/shim/generate.rs"]
 mod generate;
 
+#[path = "src/hooks/shim/prebuilt.rs"]
+mod prebuilt;
+
 fn main() {
     let folder = std::path::Path::new("src/hooks/shim");
     let sources = [
@@ -23,12 +26,16 @@ fn main() {
         "transactions.cc",
     ];
     let sources = sources.map(|source| folder.join(source));
-    let headers = ["abi.h", "shim.h", "sieve.h"].map(|header| folder.join(header));
+    let headers = ["abi.h", "shim.h", "sieve.h", "versions.h"].map(|header| folder.join(header));
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
     generate::write(
         &headers[0],
         &sources,
         &std::path::Path::new(&out).join("abi.rs"),
     );
-    shim::compile("lsm_sieve_shim", &sources, &headers);
+    if let Some(flags) = shim::compile("lsm_sieve_shim", &sources, &headers)
+        && let Some(library) = prebuilt::Library::named()
+    {
+        library.prove(folder, &flags);
+    }
 }

@@ -67,10 +67,10 @@ pub use error::{InspectError, OpenError};
 pub use format::PrefixId;
 pub use hash::HashId;
 #[doc(hidden)]
-pub use hooks::RawDb;
-#[doc(hidden)]
 pub use hooks::drops_entries;
 pub use hooks::sieve::Sieve;
+#[doc(hidden)]
+pub use hooks::{RawDb, raw_handle, raw_options};
 use lsm_sieve_filter::{filter, hash, math};
 pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};

@@ -5,6 +5,7 @@ use std::path::Path;
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use rocksdb::{Options, SstFileWriter};
 
+use crate::support::binding::options_by_text;
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::model_db::{
     Dice, Model, absent_key, check_cf_reads, check_settled, cover, for_speed, options, settle,
@@ -175,7 +176,7 @@ fn created_cf_with_an_excluded_name_has_no_filters() {
 fn prefixes_of_an_excluded_cf_are_found() {
     let home = tempfile::tempdir().unwrap();
     let capped = "prefix_extractor=rocksdb.CappedPrefix.3";
-    let options = options().get_options_from_string(capped).unwrap();
+    let options = options_by_text(&options(), capped).unwrap();
     let db = SieveDb::builder(home.path())
         .options(&options)
         .filters(&excluded())

@@ -10,6 +10,7 @@ use rocksdb::{
 use lsm_sieve::SieveDb;
 
 use super::ssts_without_id::{make_old, replace_in_table, unchecked};
+use crate::support::binding::options_by_text;
 use crate::support::model_db::{
     Dice, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
     sieve, verify_finds_every_key, write_randomly,
@@ -267,9 +268,9 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
         "rocksdb.ReverseBytewiseComparator",
     ] {
         let home = tempfile::tempdir().unwrap();
-        let mut options = unchecked();
+        let options = unchecked();
         let text = format!("comparator={comparator}");
-        let options = options.get_options_from_string(text).unwrap();
+        let options = options_by_text(&options, &text).unwrap();
         let model = one_plain_table(&options, home.path());
         make_old(home.path());
         let cf = |db: &SieveDb| db.filters().inspect().unwrap().cfs.remove(0);

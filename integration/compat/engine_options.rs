@@ -12,6 +12,7 @@ use rocksdb::{
     UniversalCompactOptions,
 };
 
+use crate::support::binding::{options_by_text, set_mempurge_threshold};
 use crate::support::model_db::{
     Dice, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
     sieve, verify_finds_every_key, write_randomly,
@@ -310,7 +311,7 @@ fn filters_hold_whole_keys_after_options_change() {
 fn reverse_comparator_is_supported() {
     let home = tempfile::tempdir().unwrap();
     let text = "comparator=rocksdb.ReverseBytewiseComparator";
-    let options = busy().get_options_from_string(text).unwrap();
+    let options = options_by_text(&busy(), text).unwrap();
     let mut model = Model::new();
     let mut dice = Dice(17);
     // First filled without the plugin: uncovered SSTs are then checked by their key ranges.
@@ -486,13 +487,14 @@ fn consolidation_beside_flushes_of_two_memtables_loses_no_key() {
 fn unsupported_options_by_text_are_refused() {
     for (text, reason) in [
         ("disallow_memtable_writes=true", "disallow_memtable_writes"),
+        #[cfg(not(rocksdb_10))]
         ("cf_allow_ingest_behind=true", "allow_ingest_behind"),
         ("compaction_style=kCompactionStyleNone", "compaction style"),
         ("memtable=prefix_hash:16", "skip list"),
         ("comparator=leveldb.BytewiseComparator.u64ts", "bytewise"),
     ] {
         let home = tempfile::tempdir().unwrap();
-        let parsed = options().get_options_from_string(text);
+        let parsed = options_by_text(&options(), text);
         let parsed = parsed.unwrap_or_else(|error| panic!("{text}: {error}"));
         let error = SieveDb::open(&parsed, &sieve(), home.path()).unwrap_err();
         assert!(error.to_string().contains(reason), "{text}: {error}");
@@ -504,7 +506,7 @@ fn unsupported_options_by_text_are_refused() {
 fn mempurge_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut purged = options();
-    purged.set_experimental_mempurge_threshold(1.0);
+    set_mempurge_threshold(&mut purged, 1.0);
     let is_refused = |text: &str| text.contains("experimental_mempurge_threshold");
     let refused = SieveDb::open(&purged, &sieve(), home.path()).unwrap_err();
     assert!(is_refused(&refused.to_string()), "{refused}");
@@ -551,7 +553,7 @@ fn options_that_rocksdb_refuses_are_refused() {
     let mut refused = 0;
     for text in REFUSED_BY_ROCKSDB {
         let home = tempfile::tempdir().unwrap();
-        let Ok(options) = options().get_options_from_string(text) else {
+        let Ok(options) = options_by_text(&options(), text) else {
             println!("not an option: {text}");
             continue;
         };

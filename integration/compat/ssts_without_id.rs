@@ -17,6 +17,7 @@ use rocksdb::{BlockBasedOptions, ChecksumType, DB, Options, SstFileWriter};
 use crate::maintenance::{
     eventually, growing, health, is_covered, rules_out, sidecars, with_headroom,
 };
+use crate::support::binding::options_by_text;
 use crate::support::database_files::copy;
 use crate::support::model_db::{self, absent_key, cover, key, report, verify_finds_every_key};
 
@@ -28,7 +29,7 @@ pub(crate) fn unchecked() -> Options {
     options.set_block_based_table_factory(&table);
     options.set_disable_auto_compactions(true);
     let text = "verify_sst_unique_id_in_manifest=false";
-    options.get_options_from_string(text).unwrap()
+    options_by_text(&options, text).unwrap()
 }
 
 /// Replaces a part of the only SST in this folder by another of the same length.

@@ -12,6 +12,7 @@ use rocksdb::backup::{BackupEngine, BackupEngineOptions};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Env, FlushOptions, WaitForCompactOptions, WriteBatch};
 
+use crate::support::binding::delete_files;
 use crate::support::database_files::contents;
 use crate::support::model_db::{
     Model, absent_key, check_cf_reads, check_reads, cover, fill, open, options, settle, sieve,
@@ -93,11 +94,12 @@ pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str
         db.set_options_cf(&cf, &setting),
         db.delete_file_in_range(from, to),
         db.delete_file_in_range_cf(&cf, from, to),
-        db.disable_file_deletions(),
         Checkpoint::new(&**db).and_then(|copy| copy.create_checkpoint(aside.join("copy"))),
         backups.create_new_backup(&**db),
         db.drop_cf(family),
     ];
+    let said = delete_files(db, false).unwrap_err();
+    assert!(said.contains(reason), "{said}");
     for (call, refused) in refused.iter().enumerate() {
         let said = refused.as_ref().unwrap_err().to_string();
         assert!(said.contains(reason), "call {call}: {said}");

@@ -6,6 +6,7 @@ use lsm_sieve::{OpenError, Prefix, SieveDb, SieveOptions};
 use lsm_sieve_format::disk::{Disk as _, RealDisk};
 use rocksdb::{DB, IteratorMode, Options, SliceTransform};
 
+use crate::support::binding::options_by_text;
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
     Model, check_cf_reads, cover, key, open, options, settle, sieve, verify_finds_every_key,
@@ -208,7 +209,7 @@ fn file_in_place_of_a_database_is_refused() {
 fn cfs_open_with_their_stored_options() {
     let home = tempfile::tempdir().unwrap();
     let text = "comparator=rocksdb.ReverseBytewiseComparator;num_levels=9";
-    let reverse = options().get_options_from_string(text).unwrap();
+    let reverse = options_by_text(&options(), text).unwrap();
     let mut model = Model::new();
     {
         // First without the plugin, then written by it.

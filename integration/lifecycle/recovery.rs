@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lsm_sieve::SieveDb;
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
+use crate::support::binding::{delete_files, options_by_text};
 use crate::support::database_files::{copy, sidecars, stamps, summaries};
 use crate::support::model_db::{
     Dice, KEYS, Model, check_reads, check_settled, cover, fill, key, open, options, report,
@@ -48,9 +49,9 @@ fn after_a_crash_every_key_is_found_and_covered_again() {
     for keep_in_memtable in [false, true] {
         for seed in 0..2 {
             let home = tempfile::tempdir().unwrap();
-            let mut options = options();
+            let options = options();
             let text = format!("avoid_flush_during_recovery={keep_in_memtable}");
-            let options = options.get_options_from_string(text).unwrap();
+            let options = options_by_text(&options, &text).unwrap();
             let db = SieveDb::open(&options, &sieve(), home.path().join("db")).unwrap();
             let mut model = Model::new();
             write_randomly(&db, DEFAULT, &mut model, &mut Dice(seed), 500);
@@ -97,9 +98,9 @@ fn ssts_deleted_by_a_call_lose_no_other_key() {
     fill(&db, &mut left, 0..300);
     db.flush().unwrap();
     cover(&db);
-    db.disable_file_deletions().unwrap();
+    delete_files(&db, false).unwrap();
     db.delete_file_in_range(row(0), row(900)).unwrap();
-    db.enable_file_deletions().unwrap();
+    delete_files(&db, true).unwrap();
     check_reads(&db, &left);
     fill(&db, &mut left, 0..100);
     check_reads(&db, &left);

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use lsm_sieve::{FilterSize, Prefix, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
@@ -20,6 +19,7 @@ use rocksdb::{
     SstFileWriter, WriteBatch,
 };
 
+use crate::support::binding::options_by_text;
 use crate::support::model_db::{cover, options, settle, sieve};
 
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -157,6 +157,11 @@ impl Held<'_> {
         };
         self.is_at(expected, target);
         self.iterator.seek_for_prev(target);
+        // RocksDB 10 may show a key that its extractor has no prefix for.
+        let is_outside = |key| extractor.is_some_and(|own| own.of(key).is_none());
+        if cfg!(rocksdb_10) && self.iterator.key().is_some_and(is_outside) {
+            return;
+        }
         let mut before = self
             .keys
             .range(..=target.to_vec())
@@ -436,6 +441,7 @@ fn iterators_after_a_change_of_the_extractor_show_what_it_says() {
     assert!(!before.valid());
 }
 
+#[cfg(not(rocksdb_10))] // Its binding refreshes no iterator.
 #[test]
 fn a_held_iterator_shows_what_was_deleted_and_consolidated_away() {
     let home = tempfile::tempdir().unwrap();
@@ -480,6 +486,7 @@ fn a_held_iterator_shows_what_was_deleted_and_consolidated_away() {
 
 /// RocksDB refreshes no iterator of a database with a time to live: it goes on to show its moment.
 /// The filters of the moment of the refusal were asked from then on, and denied what it shows.
+#[cfg(not(rocksdb_10))] // Its binding refreshes no iterator.
 #[test]
 fn a_refused_refresh_leaves_an_iterator_at_its_moment() {
     let home = tempfile::tempdir().unwrap();
@@ -488,7 +495,7 @@ fn a_refused_refresh_leaves_an_iterator_at_its_moment() {
     let db: SieveDb = SieveDb::builder(home.path())
         .options(&options)
         .filters(&sieve())
-        .ttl(Duration::from_secs(3_600))
+        .ttl(std::time::Duration::from_secs(3_600))
         .open()
         .unwrap();
     fill(&db, 0..20);
@@ -604,7 +611,7 @@ fn prefixes_of_a_reversed_family_are_found() {
     let sieve = sieve().prefixes("reversed", functions());
     let db = open(home.path(), None, &sieve);
     let reversed = "comparator=rocksdb.ReverseBytewiseComparator";
-    let reversed = options().get_options_from_string(reversed).unwrap();
+    let reversed = options_by_text(&options(), reversed).unwrap();
     db.create_cf("reversed", &reversed).unwrap();
     let cf = db.cf_handle("reversed").unwrap();
     for number in (0..100).step_by(2) {

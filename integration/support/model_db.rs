@@ -246,9 +246,14 @@ fn once(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
     if dice.below(2) == 0 {
         model.insert(key, b"once".to_vec());
     } else {
-        let mut batch = WriteBatch::default();
-        batch.single_delete_cf(&cf, &key);
-        db.write(batch).unwrap();
+        #[cfg(rocksdb_10)]
+        super::binding::single_delete(db, &cf, &key);
+        #[cfg(not(rocksdb_10))]
+        {
+            let mut batch = WriteBatch::default();
+            batch.single_delete_cf(&cf, &key);
+            db.write(batch).unwrap();
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lsm_sieve::{Answer, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, WriteBatch, WriteOptions};
 
+use crate::support::binding::options_by_text;
 use crate::support::model_db::{
     Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, key,
     open, options, sieve, verify_finds_every_key, write_randomly,
@@ -86,7 +87,7 @@ fn every_write_mode_feeds_the_filters() {
         }),
         ("atomic flush", |o| o.set_atomic_flush(true)),
         ("hints and blooms", |o| {
-            *o = o.get_options_from_string(HINTED).unwrap();
+            *o = options_by_text(o, HINTED).unwrap();
             o.set_memtable_whole_key_filtering(true);
             o.set_memtable_prefix_bloom_ratio(0.1);
         }),
@@ -127,7 +128,7 @@ fn every_write_mode_feeds_the_filters() {
 /// RocksDB inserts such keys by separate calls.
 #[test]
 fn keys_inserted_by_a_hint_are_in_the_filters() {
-    let by_prefix = options().get_options_from_string(HINTED).unwrap();
+    let by_prefix = options_by_text(&options(), HINTED).unwrap();
     let mut by_batch = options();
     by_batch.set_unordered_write(true);
     let mut hinted = WriteOptions::default();

@@ -370,13 +370,15 @@ mod tests {
     use std::time::Duration;
 
     use librocksdb_sys as sys;
-    use rocksdb::{AsRawPtr as _, Options, SingleThreaded};
+    use rocksdb::{Options, SingleThreaded};
 
     use super::*;
     use crate::filter::Chain;
     use crate::format::Source;
     use crate::hash::{HashId, KeyHasher, Seed};
     use crate::hooks::abi::panics::with_a_panic;
+    use crate::hooks::options::AsOptions as _;
+    use crate::hooks::raw_handle;
     use crate::math::Rate;
     use crate::{SieveDb, SieveOptions};
     use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentBuilder};
@@ -528,14 +530,14 @@ mod tests {
         // SAFETY: the database, its options and the names live through the calls. What RocksDB
         // returns is freed once, the handles before the database closes.
         unsafe {
-            let raw = db.as_raw_ptr();
+            let raw = raw_handle(&db).unwrap().as_ptr();
             let (write, read) = (
                 sys::rocksdb_writeoptions_create(),
                 sys::rocksdb_readoptions_create(),
             );
             let cfs = sys::rocksdb_create_column_families(
                 raw,
-                options.as_raw_ptr(),
+                options.raw(),
                 2,
                 names.as_ptr(),
                 &raw mut number,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use librocksdb_sys as sys;
 use rocksdb::{
-    AsColumnFamilyRef as _, AsRawPtr as _, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error,
-    MultiThreaded, SingleThreaded, ThreadMode,
+    AsColumnFamilyRef as _, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, MultiThreaded,
+    SingleThreaded, ThreadMode,
 };
 
 use crate::error::OpenError;
@@ -58,13 +58,6 @@ impl Handle {
         let found = with_default_cf(db, |cf| (find_in(db, cf), Base::of_raw(cf)));
         let (raw, base) = found.ok_or(OpenError::Handle)?;
         let raw = raw.ok_or(OpenError::Handle)?;
-        if let Some(db) = (db as &dyn Any).downcast_ref::<DB>() {
-            // SAFETY: the database is live.
-            let given = unsafe { db.as_raw_ptr() };
-            if given != raw.as_ptr() {
-                return Err(OpenError::Handle);
-            }
-        }
         Ok(Self { raw, base })
     }
 
@@ -97,6 +90,14 @@ fn find_in<D>(
     let start = (&raw const *object).cast();
     // SAFETY: the object has that size and lives during the call, and so does the column family.
     NonNull::new(unsafe { abi::lsm_sieve_find_handle(start, size_of::<D>(), cf) })
+}
+
+/// The pointer to RocksDB's handle that a database has; `None` if it is not certain.
+#[doc(hidden)]
+pub fn raw_handle<T: ThreadMode + 'static>(
+    db: &DBWithThreadMode<T>,
+) -> Option<NonNull<sys::rocksdb_t>> {
+    Some(Handle::of(db).ok()?.raw)
 }
 
 /// Calls `act` with a handle of the default column family, in either of the thread modes.
@@ -132,6 +133,7 @@ mod tests {
     use rocksdb::{Options, TransactionDBOptions};
 
     use super::*;
+    use crate::hooks::options::AsOptions as _;
     use crate::math::Items;
     use crate::{Engine, Isolation, SieveDb, SieveOptions};
 
@@ -145,15 +147,8 @@ mod tests {
     #[test]
     fn the_handle_is_found_in_both_thread_modes() {
         let home = tempfile::tempdir().unwrap();
-        let given = |db: &DB| {
-            // SAFETY: the database is live.
-            unsafe { db.as_raw_ptr() }
-        };
         let single = open::<SingleThreaded>(&home.path().join("single"));
         let found = Handle::of(&single).unwrap().raw.as_ptr();
-        if let Some(db) = (&single as &dyn Any).downcast_ref::<DB>() {
-            assert_eq!(found, given(db));
-        }
         let multi = open::<MultiThreaded>(&home.path().join("multi"));
         assert_ne!(Handle::of(&multi).unwrap().raw.as_ptr(), found);
     }
@@ -196,7 +191,7 @@ mod tests {
         unsafe {
             let cfs = sys::rocksdb_create_column_families(
                 handle,
-                options.as_raw_ptr(),
+                options.raw(),
                 names.len().try_into().unwrap(),
                 names.as_ptr(),
                 &raw mut number,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rocksdb::{AsRawPtr as _, Options};
+use rocksdb::Options;
 
 use crate::error::OpenError;
 use crate::hooks::abi::{self, Hooks};
@@ -26,8 +26,7 @@ pub(crate) fn install(
 
 /// Makes a listener receive the events of the database that is opened with these options.
 pub(crate) fn install_listener(options: &mut Options, listener: Listener, hooks: &'static Hooks) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     let listener = Arc::into_raw(Arc::new(listener)).cast_mut().cast();
     // SAFETY: as in `install`; the shim releases it through `listener_release`.
     unsafe { abi::lsm_sieve_listen(raw, listener, hooks) }

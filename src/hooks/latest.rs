@@ -4,9 +4,10 @@ use std::ffi::c_void;
 use std::path::Path;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr, Error, Options};
+use rocksdb::{Error, Options};
 
 use crate::hooks::abi::{self, Slice, error, guarded};
+use crate::hooks::options::AsOptions as _;
 
 /// Replaces `options` by those of the database at this path, except for the environment. Returns
 /// those of its column families, which share the block cache that was in `options`.
@@ -17,8 +18,7 @@ pub(crate) fn latest_options(
     let path = path.as_os_str().as_encoded_bytes();
     let mut cfs: Vec<(String, Options)> = Vec::new();
     let context = (&raw mut cfs).cast();
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: the options are live and exclusively ours;
     // `each_family` gets the vector that it expects, which nothing else touches during the call.
     let failure =
@@ -35,9 +35,8 @@ extern "C" fn each_family(context: *mut c_void, name: Slice) -> *mut sys::rocksd
     let name = unsafe { name.bytes() };
     let fill = || {
         let (name, options) = (String::from_utf8_lossy(name), Options::default());
-        // SAFETY: the pointer is used before the next call, and until then the vector keeps the
-        // options.
-        let raw = unsafe { options.as_raw_ptr() };
+        // Used before the next call; until then the vector keeps the options.
+        let raw = options.raw();
         cfs.push((name.into_owned(), options));
         raw
     };

@@ -7,6 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `abi` | what crosses between C++ and Rust; the guard against panics |
+//! | `pointers` | where the binding's types keep their pointers to RocksDB's objects |
 //! | `options` | RocksDB's options: which are refused, and those that the filters need set |
 //! | `base` | the engine past its filters |
 //! | `cf_handle` | handles of column families |
@@ -41,6 +42,7 @@ mod latest;
 pub(crate) mod listener;
 mod options;
 mod parameters;
+mod pointers;
 mod proof;
 mod raw_db;
 mod seams;
@@ -56,6 +58,7 @@ pub(crate) use self::callbacks::HOOKS;
 #[cfg(test)]
 pub(crate) use self::callbacks::silent::{WATCHED, before_each_key};
 pub(crate) use self::cf_handle::{CfHandle, cf_id};
+pub use self::handle::raw_handle;
 pub(crate) use self::handle::{Handle, JustOpened};
 #[cfg(test)]
 pub(crate) use self::install::install;
@@ -64,6 +67,7 @@ pub(crate) use self::latest::latest_options;
 pub use self::options::drops_entries;
 pub(crate) use self::options::{allow_two_phases, open_ssts_first, publishes_first};
 pub(crate) use self::options::{refusal, transactions_refusal};
+pub use self::pointers::raw_options;
 pub(crate) use self::proof::past_filters;
 pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, memtable_keys, raw_keys, tables_of_readers};

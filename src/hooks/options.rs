@@ -4,9 +4,10 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr, Options};
+use rocksdb::Options;
 
 use crate::hooks::abi::{self, take_text};
+use crate::hooks::pointers::{place_in_options, raw_options};
 
 /// A pointer to RocksDB's options.
 pub(crate) type RawOptions = *mut sys::rocksdb_options_t;
@@ -19,8 +20,7 @@ pub(crate) trait AsOptions {
 
 impl AsOptions for Options {
     fn raw(&self) -> RawOptions {
-        // SAFETY: by contract of this trait.
-        unsafe { self.as_raw_ptr() }
+        raw_options(self)
     }
 }
 
@@ -49,6 +49,9 @@ impl AsOptions for CfOptions<'_> {
 
 /// Whether the options object has the private layout that the shim was written for.
 pub(crate) fn layout_matches() -> bool {
+    if place_in_options().is_none() {
+        return false;
+    }
     let mut options = Options::default();
     let (buffer, levels, jobs) = (12_345_678, 5, 7);
     options.set_write_buffer_size(buffer);
@@ -59,8 +62,7 @@ pub(crate) fn layout_matches() -> bool {
 
 /// Whether the shim reads these values where the C API has written them.
 fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { abi::lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
 }
@@ -80,16 +82,14 @@ pub(crate) fn transactions_refusal(options: &impl AsOptions) -> Option<String> {
 /// Whether a compaction may drop or change entries by a compaction filter, or whole SSTs may
 /// expire.
 pub fn drops_entries(options: &Options) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { abi::lsm_sieve_drops_entries(raw) }
 }
 
 /// Whether these database options make a write visible before its memtable has taken it.
 pub(crate) fn publishes_first(options: &Options) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { abi::lsm_sieve_publishes_first(raw) }
 }
@@ -107,25 +107,22 @@ pub(crate) fn keep_history(options: &impl AsOptions) {
 
 /// Makes a database accept what was committed in two phases, and keep what was only prepared.
 pub(crate) fn allow_two_phases(options: &mut Options) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: the options are live, and exclusively ours.
-    unsafe { sys::rocksdb_options_set_allow_2pc(raw, 1) };
+    unsafe { abi::lsm_sieve_allow_two_phases(raw) };
 }
 
 /// Makes a database open its SSTs before its open returns. From RocksDB 11.12 on, a secondary may
 /// otherwise open them later, by numbers that the writer may have given to other SSTs meanwhile.
 pub(crate) fn open_ssts_first(options: &mut Options) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     // SAFETY: the options are live, and exclusively ours.
-    unsafe { sys::rocksdb_options_set_open_files_async(raw, 0) };
+    unsafe { abi::lsm_sieve_open_ssts_first(raw) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SieveDb;
 
     #[test]
     fn a_layout_in_which_one_value_lies_elsewhere_does_not_match() {
@@ -139,12 +136,12 @@ mod tests {
         }
     }
 
+    #[cfg(not(rocksdb_10))]
     #[test]
     fn blobs_that_are_written_directly_do_not_go_with_transactions() {
         let options = Options::default();
         assert_eq!(transactions_refusal(&options), None);
-        // SAFETY: `options` lives through the call.
-        let raw = unsafe { options.as_raw_ptr() };
+        let raw = options.raw();
         // SAFETY: `raw` points to live options that nothing else uses.
         unsafe { sys::rocksdb_options_set_enable_blob_direct_write(raw, 1) };
         let reason = transactions_refusal(&options).unwrap();
@@ -158,8 +155,7 @@ mod tests {
             let mut options = Options::default();
             options.set_max_write_buffer_size_to_maintain(said);
             keep_history(&options);
-            // SAFETY: `options` lives through the call.
-            let raw = unsafe { options.as_raw_ptr() };
+            let raw = options.raw();
             // SAFETY: `raw` points to live options, which are only read.
             let set = unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) };
             assert_eq!(set, kept);
@@ -167,17 +163,17 @@ mod tests {
     }
 
     /// RocksDB refuses these options as they are.
+    #[cfg(not(rocksdb_10))]
     #[test]
     fn a_secondary_opens_its_ssts_first() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
-        let _writer = SieveDb::builder(&path).open().unwrap();
+        let _writer = crate::SieveDb::builder(&path).open().unwrap();
         let options = Options::default();
-        // SAFETY: `options` lives through the call.
-        let raw = unsafe { options.as_raw_ptr() };
+        let raw = options.raw();
         // SAFETY: `raw` points to live options that nothing else uses.
         unsafe { sys::rocksdb_options_set_open_files_async(raw, 1) };
-        let builder = SieveDb::builder(&path).options(&options);
+        let builder = crate::SieveDb::builder(&path).options(&options);
         builder.secondary(home.path().join("log")).open().unwrap();
     }
 }

@@ -3,12 +3,13 @@
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr as _, Error, Options};
+use rocksdb::{Error, Options};
 
 use crate::error::OpenError;
 use crate::hooks::abi::{self, error};
 use crate::hooks::base::Base;
 use crate::hooks::handle::{Handle, JustOpened};
+use crate::hooks::options::AsOptions as _;
 use crate::hooks::sieve::Sieve;
 
 type RawCf = *mut sys::rocksdb_column_family_handle_t;
@@ -45,8 +46,7 @@ impl RawDb {
     /// copy and the databases that are opened with it.
     pub unsafe fn copy_of_options(raw: *const sys::rocksdb_options_t) -> Options {
         let options = Options::default();
-        // SAFETY: `options` lives through the call.
-        let copy = unsafe { options.as_raw_ptr() };
+        let copy = options.raw();
         // SAFETY: promised by the caller for `raw`; nothing else has the copy yet.
         unsafe { abi::lsm_sieve_copy_options(copy, raw) };
         options

@@ -5,7 +5,8 @@ use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
 use librocksdb_sys::{rocksdb_column_family_handle_t, rocksdb_options_t, rocksdb_t};
-use lsm_sieve::rocksdb::{AsRawPtr as _, Options};
+use lsm_sieve::raw_options;
+use lsm_sieve::rocksdb::Options;
 use lsm_sieve::{OpenError, RawDb, SieveDb, SieveOptions};
 
 use crate::call::{answer, array, invalid, is_null, path, take_text, text};
@@ -149,8 +150,7 @@ unsafe fn check(handle: *mut rocksdb_column_family_handle_t, name: &str) -> Resu
 
 /// For RocksDB, which copies the options while it opens.
 fn raw(options: &Options) -> *const rocksdb_options_t {
-    // SAFETY: used while the options are borrowed.
-    unsafe { options.as_raw_ptr() }
+    raw_options(options)
 }
 
 /// A copy of the caller's options: hooks go into copies.

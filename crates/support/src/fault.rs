@@ -277,6 +277,8 @@ faults! {
     SilentHandlePassed => "hooks::handle",
     /// A pointer is taken for the handle although another may be it.
     AnyHandleTaken => "hooks::handle",
+    /// Options are taken from the last of several places where they may be.
+    AnyOptionsTaken => "hooks::pointers::",
     /// A read with a timestamp, which RocksDB refuses, is answered by the filters.
     TimestampsIgnored => "reads::handle",
     /// The value of a key that may not exist, by the filters, is that of an earlier call.

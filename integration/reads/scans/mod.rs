@@ -17,11 +17,14 @@ use lsm_sieve::SieveDb;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
-use rocksdb::{DB, Direction, IteratorMode, ReadOptions, SliceTransform};
+use rocksdb::{
+    ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Direction, IteratorMode,
+    ReadOptions, SliceTransform,
+};
 
 use self::scan::{How, Mode, Shown, Step};
 use self::twins::{
-    Extractor, Filtered, Pair, Policy, Scans, Setting, Twins, compared, key, opened, sieve,
+    Extractor, Filtered, Pair, Policy, Scans, Setting, Twins, compared, key, opened, plain, sieve,
     with_bounds,
 };
 use crate::support::model_db::{PATIENCE, cover, options, settle};
@@ -233,10 +236,14 @@ fn every_scan_of_a_reader_shows_the_rows_of_plain_rocksdb() {
             };
             let secondary = reader().secondary(path("messages of filtered"));
             let messages = path("messages of plain");
-            let plain = DB::open_as_secondary(&options, &path("plain"), &messages).unwrap();
+            let cfs = || [ColumnFamilyDescriptor::new(DEFAULT, options.clone())];
+            let of_plain = path("plain");
+            let plain = DB::open_cf_descriptors_as_secondary(&options, &of_plain, &messages, cfs())
+                .unwrap();
             check(&plain, &secondary.open_as().unwrap(), &mut random);
             twins.flush();
-            let plain = DB::open_for_read_only(&options, path("plain"), false).unwrap();
+            let plain =
+                DB::open_cf_descriptors_read_only(&options, &of_plain, cfs(), false).unwrap();
             let read_only = reader().read_only(false).open_as().unwrap();
             check(&plain, &read_only, &mut random);
         }
@@ -306,7 +313,7 @@ fn scans_of_a_transaction_show_the_rows_of_plain_rocksdb() {
         let policy = Policy::None;
         let setting = Setting { extractor, policy };
         let home = tempfile::tempdir().unwrap();
-        let plain = DB::open(&setting.options(), home.path().join("plain")).unwrap();
+        let plain = plain(&setting.options(), &home.path().join("plain"));
         let sieve = sieve().transactions(lsm_sieve::Isolation::Optimistic);
         let filtered = home.path().join("filtered");
         let filtered = SieveDb::open(&setting.options(), &sieve, filtered).unwrap();

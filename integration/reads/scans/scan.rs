@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use std::slice;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr as _, DB};
+use lsm_sieve::raw_handle;
+use rocksdb::DB;
 
 /// What the read options say of prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub(super) struct Scan<'db> {
 
 impl<'db> Scan<'db> {
     pub(super) fn new(db: &'db DB, how: &How) -> Self {
-        use Mode::{AutoPrefix, SamePrefix, SamePrefixInTotalOrder, TotalOrder};
+        use Mode::{SamePrefix, SamePrefixInTotalOrder, TotalOrder};
         // SAFETY: makes an object, which is destroyed with the scan.
         let options = unsafe { sys::rocksdb_readoptions_create() };
         let is = |modes: &[Mode]| modes.contains(&how.mode).into();
@@ -96,7 +97,10 @@ impl<'db> Scan<'db> {
         // SAFETY: the options live.
         unsafe { sys::rocksdb_readoptions_set_total_order_seek(options, in_total_order) };
         // SAFETY: the options live.
-        unsafe { sys::rocksdb_readoptions_set_auto_prefix_mode(options, is(&[AutoPrefix])) };
+        #[cfg(not(rocksdb_10))]
+        unsafe {
+            sys::rocksdb_readoptions_set_auto_prefix_mode(options, is(&[Mode::AutoPrefix]))
+        };
         let same_prefix = is(&[SamePrefix, SamePrefixInTotalOrder]);
         // SAFETY: the options live.
         unsafe { sys::rocksdb_readoptions_set_prefix_same_as_start(options, same_prefix) };
@@ -109,8 +113,7 @@ impl<'db> Scan<'db> {
             db: PhantomData,
         };
         scan.set_bounds(how.lower.as_deref(), how.upper.as_deref());
-        // SAFETY: the pointer is used while the database is borrowed.
-        let raw = unsafe { db.as_raw_ptr() };
+        let raw = raw_handle(db).unwrap().as_ptr();
         // SAFETY: the database outlives the scan, as do the options.
         scan.iterator = unsafe { sys::rocksdb_create_iterator(raw, options) };
         scan

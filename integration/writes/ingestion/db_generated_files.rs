@@ -8,10 +8,11 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsRawPtr as _, DB};
+use lsm_sieve::raw_handle;
+use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 /// Returns RocksDB's error, if it refuses.
-pub(super) fn ingest(engine: &DB, table: &Path) -> Result<(), String> {
+pub(super) fn ingest(options: &Options, folder: &Path, table: &Path) -> Result<(), String> {
     let path = CString::new(table.as_os_str().as_encoded_bytes()).expect("a path has no zero");
     let files = [path.as_ptr()];
     let mut error = null_mut();
@@ -19,8 +20,9 @@ pub(super) fn ingest(engine: &DB, table: &Path) -> Result<(), String> {
     let settings = unsafe { sys::rocksdb_ingestexternalfileoptions_create() };
     // SAFETY: the settings live.
     unsafe { sys::rocksdb_ingestexternalfileoptions_set_allow_db_generated_files(settings, 1) };
-    // SAFETY: the pointer is used while the engine is borrowed.
-    let db = unsafe { engine.as_raw_ptr() };
+    let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+    let engine = DB::open_cf_with_opts(options, folder, cfs).expect("opened");
+    let db = raw_handle(&engine).expect("its handle").as_ptr();
     // SAFETY: engine, path and settings live through the call, which keeps none of them.
     unsafe {
         sys::rocksdb_ingest_external_file(

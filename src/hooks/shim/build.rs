@@ -1,8 +1,8 @@
 //! Compiles C++ against the headers of the RocksDB that `librocksdb-sys` builds. Build scripts include
 //! this file.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 /// Set to inject a fault that tests must find; see `crates/support/src/fault.rs`.
 const FAULTS: &str = "LSM_SIEVE_FAULTS";
@@ -15,8 +15,13 @@ const PLUGIN: &str = "LSM_SIEVE_PLUGIN";
 /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
 const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
-/// Makes a static library of these sources, which include the headers.
-pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
+/// Makes a static library of these sources, which include the headers. Returns the compiler's settings
+/// if it is linked with RocksDB.
+pub(crate) fn compile(
+    library: &str,
+    sources: &[PathBuf],
+    headers: &[PathBuf],
+) -> Option<cc::Build> {
     for file in sources.iter().chain(headers) {
         println!("cargo:rerun-if-changed={}", file.display());
     }
@@ -26,12 +31,11 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     println!("cargo:rerun-if-env-changed={SHIM_ALONE}");
     println!("cargo:rerun-if-env-changed={PLUGIN}");
     if env::var_os(PLUGIN).is_some() {
-        return;
+        return None;
     }
-    if env::var_os(DOCS_RS).is_none() {
-        refuse_foreign_library();
-    } else if env::var_os(SHIM_ALONE).is_none() {
-        return;
+    let is_linked = env::var_os(DOCS_RS).is_none();
+    if !is_linked && env::var_os(SHIM_ALONE).is_none() {
+        return None;
     }
     let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
     let Some(sys) = sys else {
@@ -54,10 +58,9 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
         .flag("-fno-rtti")
         .flag("-include")
         .flag("cstdint")
-        // These change the layout of shared classes, so they must be the same as for RocksDB.
+        // This and the macros below change the layout of shared classes, so they must be the same as
+        // for RocksDB.
         .define("NDEBUG", "1")
-        .define("HAVE_ALIGNED_NEW", None)
-        .define("HAVE_UINT128_EXTENSION", None)
         .flag_if_supported("-Wno-unused-parameter");
     if env::var_os(TRAP_UB).is_some() {
         // Traps on undefined behaviour; needs no run-time library and no type information.
@@ -69,36 +72,44 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     if env::var_os(FAULTS).is_some_and(|value| value == "1") {
         build.define(FAULTS, None);
     }
-    for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {
+    let os = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    let is_old = major_version(&rocksdb) < 11;
+    for name in shared_macros(is_old).iter().chain(macros_of(&os, is_old)) {
         build.define(name, None);
     }
     build.compile(library);
+    // Its C interface lacks what some tests need.
+    if is_old {
+        println!("cargo::rustc-cfg=rocksdb_10");
+    }
+    is_linked.then_some(build)
 }
 
-/// With `ROCKSDB_LIB_DIR`, `librocksdb-sys` links another library instead of its own sources. The
-/// shim is compiled against the private headers of these sources, so it cannot be used then.
-fn refuse_foreign_library() {
-    const LIBRARY: &str = "ROCKSDB_LIB_DIR";
-    const COMPILE: &str = "ROCKSDB_COMPILE";
-    println!("cargo:rerun-if-env-changed={LIBRARY}");
-    println!("cargo:rerun-if-env-changed={COMPILE}");
-    let compiled =
-        env::var(COMPILE).is_ok_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
-    if let Some(library) = env::var_os(LIBRARY)
-        && !compiled
-    {
-        panic!(
-            "{LIBRARY} is {}: lsm-sieve reaches into RocksDB's private classes and needs the one \
-             that librocksdb-sys builds; unset it, or set {COMPILE}=1",
-            Path::new(&library).display()
-        );
+/// Of the headers in this folder.
+fn major_version(rocksdb: &Path) -> u32 {
+    let header = rocksdb.join("include/rocksdb/version.h");
+    let text = fs::read_to_string(&header);
+    let text = text.unwrap_or_else(|error| panic!("cannot read {}: {error}", header.display()));
+    let version = text
+        .lines()
+        .find_map(|line| line.strip_prefix("#define ROCKSDB_MAJOR "));
+    let version = version.and_then(|version| version.trim().parse().ok());
+    version.unwrap_or_else(|| panic!("{} names no version", header.display()))
+}
+
+/// The macros that the build script of `librocksdb-sys` defines on all systems. That of RocksDB 10
+/// does not know them.
+fn shared_macros(is_old: bool) -> &'static [&'static str] {
+    match is_old {
+        true => &[],
+        false => &["HAVE_ALIGNED_NEW", "HAVE_UINT128_EXTENSION"],
     }
 }
 
-/// The macros that the build script of `librocksdb-sys` defines for each system.
-fn platform_defines(os: &str) -> &'static [&'static str] {
-    match os {
-        "linux" => &[
+/// Those that it defines for each system.
+fn macros_of(os: &str, is_old: bool) -> &'static [&'static str] {
+    match (os, is_old) {
+        ("linux", false) => &[
             "OS_LINUX",
             "ROCKSDB_PLATFORM_POSIX",
             "ROCKSDB_LIB_IO_POSIX",
@@ -107,11 +118,17 @@ fn platform_defines(os: &str) -> &'static [&'static str] {
             "ROCKSDB_FALLOCATE_PRESENT",
             "ROCKSDB_RANGESYNC_PRESENT",
         ],
-        "macos" => &[
+        ("linux", true) => &[
+            "OS_LINUX",
+            "ROCKSDB_PLATFORM_POSIX",
+            "ROCKSDB_LIB_IO_POSIX",
+            "ROCKSDB_SCHED_GETCPU_PRESENT",
+        ],
+        ("macos", _) => &[
             "OS_MACOSX",
             "ROCKSDB_PLATFORM_POSIX",
             "ROCKSDB_LIB_IO_POSIX",
         ],
-        other => panic!("lsm-sieve supports RocksDB on Linux and macOS, not on {other}"),
+        (other, _) => panic!("lsm-sieve supports RocksDB on Linux and macOS, not on {other}"),
     }
 }

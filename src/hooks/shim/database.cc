@@ -17,6 +17,7 @@
 #include "rocksdb/utilities/transaction_db.h"
 
 #include "sieve.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 namespace {
@@ -45,7 +46,7 @@ bool IsSwitchedOn(const std::string& value) {
 class FilteredDB final : public DBWithTTL {
  public:
   FilteredDB(std::unique_ptr<DB>&& base, bool has_ttl, bool reads_only, const Sieve& sieve)
-      : DBWithTTL(std::move(base)),
+      : DBWithTTL(ToOwner(std::move(base))),
         has_ttl_(has_ttl),
         reads_only_(reads_only),
         writer_(db_),
@@ -300,9 +301,11 @@ class FilteredDB final : public DBWithTTL {
   void SetTtl(ColumnFamilyHandle* cf, int32_t ttl) override {
     if (has_ttl_) WithTtl()->SetTtl(cf, ttl);
   }
+#if SIEVE_HAS_GET_TTL
   Status GetTtl(ColumnFamilyHandle* cf, int32_t* ttl) override {
     return has_ttl_ ? WithTtl()->GetTtl(cf, ttl) : NoTtl();
   }
+#endif
 
   // ---------------------------------------------------------------- external writes
 
@@ -316,11 +319,13 @@ class FilteredDB final : public DBWithTTL {
     FAULT(ManyIngestedUnannounced, return db_->IngestExternalFiles(args));
     return sieve_.External(Sieve::kAllCfs, [&] { return db_->IngestExternalFiles(args); });
   }
+#if SIEVE_INGESTS_IN_STEPS
   Status CommitFileIngestionHandles(
       std::vector<std::unique_ptr<FileIngestionHandle>> handles) override {
     FAULT(CommitUnannounced, return db_->CommitFileIngestionHandles(std::move(handles)));
     return sieve_.External(Sieve::kAllCfs, [&] { return db_->CommitFileIngestionHandles(std::move(handles)); });
   }
+#endif
   // A secondary drops memtables here before their SSTs can be listed.
   Status TryCatchUpWithPrimary() override {
     FAULT(CatchUpUnannounced, return db_->TryCatchUpWithPrimary());
@@ -358,9 +363,11 @@ class FilteredDB final : public DBWithTTL {
   // RocksDB's instances that only read run these all the same, or in part, or wait without end.
   using DBWithTTL::FlushWAL;
   Status FlushWAL(bool sync) override { return reads_only_ ? ReadsOnly() : db_->FlushWAL(sync); }
+#if SIEVE_HAS_FLUSH_WAL_OPTIONS
   Status FlushWAL(const FlushWALOptions& options) override {
     return reads_only_ ? ReadsOnly() : db_->FlushWAL(options);
   }
+#endif
   // It may close the database, before which maintenance ends.
   Status WaitForCompact(const WaitForCompactOptions& options) override {
     if (reads_only_) return ReadsOnly();
@@ -375,26 +382,19 @@ class FilteredDB final : public DBWithTTL {
   }
 
   using DBWithTTL::SetOptions;
-  Status SetOptions(
-      const std::unordered_map<ColumnFamilyHandle*, std::unordered_map<std::string, std::string>>&
-          options) override {
-    if (reads_only_) return ReadsOnly();
-    for (const auto& [cf, of_cf] : options) {
-      const auto mempurge = of_cf.find(kMempurge);
-      if (mempurge != of_cf.end() && IsSwitchedOn(mempurge->second)) {
-        return Status::NotSupported(
-            std::string("with ") + kMempurge +
-            " RocksDB 11.8.1 itself loses keys and reads values that were overwritten; leave it at 0");
-      }
-      if (of_cf.count(kExtractor) > 0) {
-        FAULT(ExtractorChangeUnnoticed, continue);
-        ExtractorChanges();
-        sieve_.ExtractorChanges();
-        has_extractor_changed_.store(true, std::memory_order_seq_cst);
-      }
-    }
-    return db_->SetOptions(options);
+  using OptionsByCf =
+      std::unordered_map<ColumnFamilyHandle*, std::unordered_map<std::string, std::string>>;
+#if SIEVE_SETS_OPTIONS_OF_MANY
+  Status SetOptions(const OptionsByCf& options) override {
+    const Status allowed = BeforeOptionsChange(options);
+    return allowed.ok() ? db_->SetOptions(options) : allowed;
   }
+#else
+  Status SetOptions(ColumnFamilyHandle* cf, const OptionsByCf::mapped_type& options) override {
+    const Status allowed = BeforeOptionsChange({{cf, options}});
+    return allowed.ok() ? db_->SetOptions(cf, options) : allowed;
+  }
+#endif
 
   // ---------------------------------------------------------------- what StackableDB does not pass on
 
@@ -419,6 +419,26 @@ class FilteredDB final : public DBWithTTL {
   }
 
  private:
+  // Whether these options may be set. Iterators stop asking for prefixes that a new extractor changes.
+  Status BeforeOptionsChange(const OptionsByCf& options) {
+    if (reads_only_) return ReadsOnly();
+    for (const auto& [cf, of_cf] : options) {
+      const auto mempurge = of_cf.find(kMempurge);
+      if (mempurge != of_cf.end() && IsSwitchedOn(mempurge->second)) {
+        return Status::NotSupported(
+            std::string("with ") + kMempurge +
+            " RocksDB 11.8.1 itself loses keys and reads values that were overwritten; leave it at 0");
+      }
+      if (of_cf.count(kExtractor) > 0) {
+        FAULT(ExtractorChangeUnnoticed, continue);
+        ExtractorChanges();
+        sieve_.ExtractorChanges();
+        has_extractor_changed_.store(true, std::memory_order_seq_cst);
+      }
+    }
+    return Status::OK();
+  }
+
   // RocksDB's own refusal.
   Status ReadsOnly() const { return db_->Flush(FlushOptions(), DefaultColumnFamily()); }
 

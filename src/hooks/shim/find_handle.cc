@@ -1,5 +1,5 @@
-// The C handle of a database that `rocksdb` opened, which does not give it out in each thread mode: it
-// is searched among the words of the database object.
+// Pointers to RocksDB's objects that `rocksdb` does not give out in all its versions and thread modes: the
+// C handle of a database, and options. They are searched among the words of the binding's objects.
 
 #include <unistd.h>
 
@@ -24,12 +24,15 @@ class MemoryReader {
   MemoryReader& operator=(const MemoryReader&) = delete;
 
   bool ReadWord(uintptr_t address, uintptr_t* word) {
-    if (has_failed_ || address % sizeof(word) != 0) return false;
-    const void* from = reinterpret_cast<const void*>(address);
-    const ssize_t written = write(ends_[1], from, sizeof(*word));
+    return address % sizeof(*word) == 0 && Read(address, word, sizeof(*word));
+  }
+
+  bool Read(uintptr_t address, void* to, ssize_t size) {
+    if (has_failed_) return false;
+    const ssize_t written = write(ends_[1], reinterpret_cast<const void*>(address), size);
     if (written < 0 && errno == EFAULT) return false;
-    // A word that stays in the pipe would be taken for the next one.
-    has_failed_ = written != sizeof(*word) || read(ends_[0], word, sizeof(*word)) != sizeof(*word);
+    // What stays in the pipe would be taken for the next value.
+    has_failed_ = written != size || read(ends_[0], to, size) != size;
     return !has_failed_;
   }
 
@@ -42,12 +45,13 @@ class MemoryReader {
   bool has_failed_;
 };
 
-// Whether this is the engine, or a `DBWithTTL` whose engine it is: a `StackableDB` has the engine
-// behind its table of virtual functions.
+// Whether this is the engine, or one that passes its calls on: a `StackableDB` has what it wraps
+// behind its table of virtual functions. The filters and a time to live are one each.
 bool IsEngine(uintptr_t candidate, uintptr_t engine, MemoryReader& memory) {
-  uintptr_t base = 0;
-  return candidate == engine ||
-         (memory.ReadWord(candidate + sizeof(uintptr_t), &base) && base == engine);
+  for (int wrappers = 0; candidate != engine; ++wrappers) {
+    if (wrappers == 2 || !memory.ReadWord(candidate + sizeof(uintptr_t), &candidate)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -75,6 +79,29 @@ rocksdb_t* lsm_sieve_find_handle(const void* object, size_t size,
   FAULT(AnyHandleTaken, matches = 1);
   if (memory.HasFailed()) return nullptr;
   return matches == 1 ? reinterpret_cast<rocksdb_t*>(handle) : nullptr;
+}
+
+// Where an object of the binding has its pointer to options that allow this many background jobs: the
+// place of the one word that points to such options. `size` if there is none, or several.
+size_t lsm_sieve_find_options(const void* object, size_t size, int jobs) noexcept {
+  const auto of_jobs = [](uintptr_t options) {
+    return reinterpret_cast<uintptr_t>(
+        &reinterpret_cast<const rocksdb_options_t*>(options)->rep.max_background_jobs);
+  };
+  MemoryReader memory;
+  size_t found = size;
+  size_t matches = 0;
+  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
+    uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
+    int value = 0;
+    if (word != 0 && memory.Read(of_jobs(word), &value, sizeof(value)) && value == jobs) {
+      found = at;
+      ++matches;
+    }
+  }
+  FAULT(AnyOptionsTaken, matches = 1);
+  return matches == 1 && !memory.HasFailed() ? found : size;
 }
 
 }  // extern "C"

@@ -9,6 +9,7 @@
 #include "rocksdb/iterator.h"
 
 #include "sieve.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 namespace {
@@ -87,7 +88,7 @@ class FilteredIterator final : public Iterator {
     is_empty_ = false;
     return status;
   }
-  void Prepare(const MultiScanArgs& scans) override {
+  void Prepare(const ScanRanges& scans) override {
     is_usable_ = false;
     FAULT(PreparedScanAnswered, is_usable_ = true);
     inner_->Prepare(scans);

@@ -11,6 +11,7 @@
 #include "util/coding.h"
 
 #include "shim.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 
@@ -81,6 +82,7 @@ class CapturedRep : public MemTableRep {
            bool (*callback_func)(void* arg, const char* entry)) override {
     inner_->Get(k, callback_args, callback_func);
   }
+#if SIEVE_VALIDATES_KEYS
   Status GetAndValidate(
       const LookupKey& k, void* callback_args,
       bool (*callback_func)(void* arg, const char* entry), bool allow_data_in_error,
@@ -89,6 +91,14 @@ class CapturedRep : public MemTableRep {
     return inner_->GetAndValidate(k, callback_args, callback_func, allow_data_in_error,
                                   detect_key_out_of_order, key_validation_callback);
   }
+#else
+  Status GetAndValidate(const LookupKey& k, void* callback_args,
+                        bool (*callback_func)(void* arg, const char* entry),
+                        bool allow_data_in_error) override {
+    return inner_->GetAndValidate(k, callback_args, callback_func, allow_data_in_error);
+  }
+#endif
+#if SIEVE_MEMTABLES_READ_MANY
   Status MultiGet(
       size_t num_keys, const char* const* keys, void** callback_args,
       bool (*callback_func)(void* arg, const char* entry), bool allow_data_in_errors,
@@ -97,6 +107,7 @@ class CapturedRep : public MemTableRep {
     return inner_->MultiGet(num_keys, keys, callback_args, callback_func, allow_data_in_errors,
                             detect_key_out_of_order, key_validation_callback);
   }
+#endif
   uint64_t ApproximateNumEntries(const Slice& start, const Slice& end) override {
     return inner_->ApproximateNumEntries(start, end);
   }

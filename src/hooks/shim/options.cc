@@ -15,6 +15,7 @@
 #include "rocksdb/version.h"
 
 #include "shim.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 namespace {
@@ -53,7 +54,7 @@ std::string Refusal(const Options& options) {
   if (options.disallow_memtable_writes) {
     return "disallow_memtable_writes is not supported; switch it off";
   }
-  if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
+  if (IngestsBehind(options)) {
     return "allow_ingest_behind is not supported; switch it off";
   }
   if (MayMempurge(options)) {
@@ -126,6 +127,11 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, Slice path, void* con
   return nullptr;
 }
 
+// Accepts what was committed in two phases, and keeps what was only prepared.
+void lsm_sieve_allow_two_phases(rocksdb_options_t* options) noexcept { options->rep.allow_2pc = true; }
+
+void lsm_sieve_open_ssts_first(rocksdb_options_t* options) noexcept { OpenSstsFirst(&options->rep); }
+
 void lsm_sieve_copy_options(rocksdb_options_t* to, const rocksdb_options_t* from) noexcept {
   to->rep = from->rep;
 }
@@ -137,7 +143,7 @@ char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept 
     return CopyString("unordered_write does not work with transactions; switch one of them off");
   }
   // When RocksDB 11.8.1 refuses a commit, it may roll back values of other writes as well.
-  if (options->rep.enable_blob_direct_write) {
+  if (WritesBlobsDirectly(options->rep)) {
     return CopyString("enable_blob_direct_write does not work with transactions; switch one off");
   }
   return nullptr;

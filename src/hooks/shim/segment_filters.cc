@@ -18,6 +18,7 @@
 #include "util/coding.h"
 
 #include "shim.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 namespace {
@@ -155,8 +156,10 @@ class CapturingBuilder : public FilterBitsBuilder {
   }
   using FilterBitsBuilder::Finish;
   size_t ApproximateNumEntries(size_t) override { return std::numeric_limits<uint32_t>::max(); }
+#if SIEVE_FILTERS_ESTIMATE
   size_t CalculateSpace(size_t) override { return kBlockSize; }
   double EstimatedFpRate(size_t, size_t) override { return 0.01; }
+#endif
 
  private:
   const std::shared_ptr<TableCapture> capture_;

@@ -15,6 +15,7 @@
 #include "rocksdb/sst_file_reader.h"
 #include "rocksdb/table_properties.h"
 #include "rocksdb/unique_id.h"
+#include "rocksdb/utilities/types_util.h"
 
 #include "shim.h"
 
@@ -113,14 +114,15 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
 // tombstones (`deletion`). `each` returns false to stop. Returns an error to free, or null.
 char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, Slice path, void* context,
                          EachKey each) noexcept {
-  SstFileReader reader(EngineOf(cf)->GetOptions(cf->rep));
+  const Options options = EngineOf(cf)->GetOptions(cf->rep);
+  SstFileReader reader(options);
   Status status = reader.Open(path.ToString());
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
   if (entries == nullptr) return CopyString("the SST cannot be iterated");
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     ParsedEntryInfo entry;
-    status = reader.ParseTableIteratorKey(entries->key(), &entry);
+    status = ParseEntry(entries->key(), options.comparator, &entry);
     if (!status.ok()) return ErrorOf(status);
     bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
                     entry.type == kEntryDeleteWithTimestamp;

@@ -14,6 +14,7 @@
 #include "utilities/transactions/pessimistic_transaction_db.h"
 
 #include "shim.h"
+#include "versions.h"
 
 // RocksDB's private structures behind its C API, as in `shim.h`; the tests of transactions check
 // them.
@@ -44,10 +45,14 @@ std::shared_ptr<DB> Borrowed(DB* engine) {
 class BorrowedOptimisticTransactionDB final : public OptimisticTransactionDBImpl {
  public:
   explicit BorrowedOptimisticTransactionDB(DB* engine)
+#if SIEVE_OPTIMISTS_BORROW
+      : OptimisticTransactionDBImpl(engine, SerialValidation(), false) {}
+#else
       : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), SerialValidation()) {
     db_ = engine;
     shared_db_ptr_ = Borrowed(engine);
   }
+#endif
 
  private:
   // Commits are validated serially, in their turn among the writers. RocksDB's default validates
