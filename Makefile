@@ -37,7 +37,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 # Otherwise Cargo would use the build of another checkout if no file of this one is newer.
 ifneq ($(shell cat "$(CARGO_TARGET_DIR)/checkout" 2>/dev/null),$(CURDIR))
 $(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/build.rs crates/*/src/lib.rs \
-        tools/*/src/*.rs lab/src/lib.rs lab/*/src/*.rs stores/src/lib.rs stores/*/src/*.rs && \
+        reliability/*/src/*.rs lab/src/lib.rs lab/*/src/*.rs stores/src/lib.rs stores/*/src/*.rs && \
     echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/checkout")
 endif
 

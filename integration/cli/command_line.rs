@@ -2,31 +2,24 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::Command;
-use std::time::Duration;
 
 use crate::runner::{
-    command, ends_with_one_line, handles_interrupts, run, signal, started, succeeds, text,
+    command, ends_with_one_line, is_refused, print_help, run, stops_at_the_second_signal, succeeds,
+    text,
 };
 
 #[test]
 fn help_of_every_command_is_printed_and_is_no_error() {
-    for arguments in [&["--help"][..], &["help"], &["--version"]] {
-        assert!(!succeeds(arguments).is_empty(), "{arguments:?}");
-    }
-    for arguments in [
-        &["advise", "--help"][..],
-        &["advise", "front", "--help"],
-        &["demo", "--help"],
-        &["replay", "--help"],
-        &["inspect", "--help"],
-        &["verify", "--help"],
-        &["completions", "--help"],
-        &["man", "--help"],
-    ] {
-        let help = succeeds(arguments);
-        assert!(help.contains("\nExamples:\n"), "{arguments:?}: {help}");
-    }
+    print_help(&[
+        &["advise"],
+        &["advise", "front"],
+        &["demo"],
+        &["replay"],
+        &["inspect"],
+        &["verify"],
+        &["completions"],
+        &["man"],
+    ]);
 }
 
 #[test]
@@ -48,9 +41,7 @@ fn wrong_command_line_exits_with_2_and_one_line() {
             "replay", "--trace", "x", "--format", "lis", "--mode", "upsert", "--limit", "0",
         ],
     ] {
-        let output = run(arguments.iter().copied());
-        ends_with_one_line(&output, 2, &format!("{arguments:?}"));
-        assert!(output.stdout.is_empty(), "{arguments:?}");
+        is_refused(arguments);
     }
     let output = run(["advise", "front", "--keys", "none"]);
     assert!(text(&output.stderr).contains("`lsm-sieve advise front --help`"));
@@ -82,22 +73,13 @@ fn path_text_is_not_mistaken_for_an_engine_error() {
     }
 }
 
-/// The command waits for a reader that never comes, and does not notice the first signal.
 #[test]
 fn second_signal_stops_at_once() {
     let home = tempfile::tempdir().unwrap();
     let pipe = home.path().join("lsm-sieve.1");
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
     let mut man = command();
     man.arg("man").arg(home.path());
-    let child = started(&mut man, handles_interrupts);
-    signal(&child, "INT");
-    std::thread::sleep(Duration::from_secs(1));
-    signal(&child, "TERM");
-    let output = child.wait_with_output().unwrap();
-    ends_with_one_line(&output, 2, "man");
-    assert!(text(&output.stderr).contains("stopped at once"));
+    stops_at_the_second_signal(&mut man, &pipe);
 }
 
 /// What a table means can be asked of each command; the table itself stays as it is.

@@ -18,6 +18,7 @@ mod inspect_and_verify;
 mod published_traces;
 mod read_only;
 mod replay;
+mod replays;
 mod runner;
 #[path = "../support"]
 mod support {

@@ -6,7 +6,9 @@
 )]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -60,6 +62,31 @@ pub(crate) fn is_refused(arguments: &[&str]) {
     let output = run(arguments.iter().copied());
     ends_with_one_line(&output, 2, &format!("{arguments:?}"));
     assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+/// Checks that commands print their help, with examples for each of these.
+pub(crate) fn print_help(of: &[&[&str]]) {
+    for arguments in [&["--help"][..], &["help"], &["--version"]] {
+        assert!(!succeeds(arguments).is_empty(), "{arguments:?}");
+    }
+    for words in of {
+        let help = succeeds(&[words, &["--help"][..]].concat());
+        assert!(help.contains("\nExamples:\n"), "{words:?}: {help}");
+    }
+}
+
+/// Checks that the second signal stops a command at once that waits for a reader of a pipe, and does
+/// not notice the first.
+pub(crate) fn stops_at_the_second_signal(waiting: &mut Command, pipe: &Path) {
+    let made = Command::new("mkfifo").arg(pipe).status();
+    assert!(made.unwrap().success());
+    let child = started(waiting, handles_interrupts);
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_secs(1));
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    ends_with_one_line(&output, 2, "a command that waits");
+    assert!(text(&output.stderr).contains("stopped at once"));
 }
 
 /// Starts a command, captures its output, and waits until it is at work.

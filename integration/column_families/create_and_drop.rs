@@ -15,8 +15,8 @@ use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::support::model_db::{
-    Dice, Model, check_cf_reads, check_reads, check_settled, cover, for_speed, key, open, options,
-    settle, sieve, stats_of, verify_finds_every_key, write_randomly,
+    Dice, Model, check_cf_reads, check_reads, check_settled, cover, for_speed, key, open, open_cfs,
+    options, settle, sieve, stats_of, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -52,8 +52,8 @@ fn recreated_cf_has_its_new_keys_only() {
     check_settled(&db, &default);
 }
 
-/// RocksDB accepts no listener for a created family. New filters would not be stored, and filters
-/// of dead SSTs would be kept, until another family changed.
+/// Filters of a created family were not stored, and those of its dead SSTs kept, until another family
+/// changed: RocksDB accepts no listener for it. One listener serves all families of a database.
 #[test]
 fn compaction_in_a_created_cf_wakes_maintenance() {
     let home = tempfile::tempdir().unwrap();
@@ -128,12 +128,7 @@ fn created_cfs_have_filters_after_a_reopen() {
         db.create_cf("late", &options()).unwrap();
         write_randomly(&db, "late", &mut model, &mut Dice(4), 500);
     }
-    let db = SieveDb::builder(home.path())
-        .options(&options())
-        .filters(&sieve())
-        .cfs(["late"])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path(), ["late"]);
     check_cf_reads(&db, "late", &model);
     cover(&db);
     let tally = check_cf_reads(&db, "late", &model);
@@ -164,12 +159,7 @@ fn cf_created_during_a_use_of_the_engine_is_read() {
     drop(cf);
     cover(&db);
     drop(db);
-    let db = SieveDb::builder(home.path())
-        .options(&options())
-        .filters(&sieve())
-        .cfs(["bare"])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path(), ["bare"]);
     let model = Model::from([(b"k".to_vec(), b"v".to_vec())]);
     check_cf_reads(&db, "bare", &model);
     check_reads(&db, &Model::new());
@@ -185,12 +175,7 @@ fn cfs_with_colliding_names_do_not_share_filters() {
     let home = tempfile::tempdir().unwrap();
     let mut models = [Model::new(), Model::new()];
     for round in 0..3 {
-        let db = SieveDb::builder(home.path())
-            .options(&options())
-            .filters(&sieve())
-            .cfs(names)
-            .open()
-            .unwrap();
+        let db = open_cfs(home.path(), names);
         for ((name, model), seed) in names.iter().zip(&mut models).zip(0..) {
             check_cf_reads(&db, name, model);
             write_randomly(&db, name, model, &mut Dice(seed * 10 + round), 200);
@@ -213,12 +198,7 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = SieveDb::builder(home.path())
-            .options(&options())
-            .filters(&sieve())
-            .cfs(["a"])
-            .open()
-            .unwrap();
+        let db = open_cfs(home.path(), ["a"]);
         cover(&db);
         db.with_engine_untracked(|engine| {
             engine.drop_cf("a").unwrap();
@@ -235,12 +215,7 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
         settle(&db);
         check_cf_reads(&db, "a", &model);
     }
-    let db = SieveDb::builder(home.path())
-        .options(&options())
-        .filters(&sieve())
-        .cfs(["a"])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path(), ["a"]);
     check_cf_reads(&db, "a", &model);
     cover(&db);
     check_cf_reads(&db, "a", &model);
@@ -296,12 +271,7 @@ fn recreated_cf_has_filters_after_a_reopen() {
         db.create_cf("again", &options()).unwrap();
         write_randomly(&db, "again", &mut model, &mut Dice(5), 300);
     }
-    let db = SieveDb::builder(home.path())
-        .options(&options())
-        .filters(&sieve())
-        .cfs(["again"])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path(), ["again"]);
     cover(&db);
     check_cf_reads(&db, "again", &model);
     let family = db.cf_handle("again").unwrap();
@@ -320,12 +290,7 @@ fn cf_named_twice_is_opened_once() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = SieveDb::builder(home.path())
-            .options(&options())
-            .filters(&sieve())
-            .cfs(["other"])
-            .open()
-            .unwrap();
+        let db = open_cfs(home.path(), ["other"]);
         write_randomly(&db, "other", &mut model, &mut Dice(7), 300);
         db.flush_cf(&db.cf_handle("other").unwrap()).unwrap();
     }

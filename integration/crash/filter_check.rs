@@ -1,120 +1,58 @@
-//! The check after a kill: compares the filters with a RocksDB that does not use the plugin.
-//!
-//! The truth is what a plain, read-only RocksDB iterates over. Compared with it are `SieveDb`'s
-//! filter answer for every key ever used and for many never used, its single reads and batch reads,
-//! the engine's reads past the filters (which still probe segment filters), and the engine's
-//! iterator. All this is done three times: at once after the open, when every SST is covered, and
-//! after a consolidation.
+//! The check after a kill: [`check`](crate::support::history::check), and unfinished files.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::SieveOptions;
 use lsm_sieve_format::disk::{self, Disk, RealDisk};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rocksdb::{AsColumnFamilyRef, IteratorMode, Options};
+use rocksdb::Options;
 
-use super::model::Model;
 use super::random_options::RandomOptions;
-use super::worker::Failed;
 use super::workload::{self, FAMILIES, KEYS_READ};
+use crate::support::history::Failed;
+use crate::support::history::check::{self, Tally, Truth};
+use crate::support::history::model::Model;
 
-/// A wait that only a hang outlasts.
-const LONG: Duration = Duration::from_secs(60);
-
-/// What was checked.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    /// Keys that the filters were checked for.
-    pub(super) keys: u64,
-    /// Of these, keys that the engine holds.
-    pub(super) present: u64,
-    /// Of these, keys that the filters denied, rightly.
-    pub(super) absent: u64,
-    /// Absent answers given at once after the open.
-    pub(super) absent_at_open: u64,
-    /// Unfinished files that were removed at the open.
-    pub(super) swept: u64,
-}
-
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, more: Self) {
-        self.keys += more.keys;
-        self.present += more.present;
-        self.absent += more.absent;
-        self.absent_at_open += more.absent_at_open;
-        self.swept += more.swept;
-    }
-}
-
-type Family = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Every key and value of every family.
-pub(super) struct Truth {
-    families: BTreeMap<String, Family>,
-}
-
-impl Truth {
-    /// Read without the plugin; nothing is changed.
-    pub(super) fn read(setup: &RandomOptions, path: &Path) -> Result<Self, Failed> {
-        let db = setup.open_read_only(path)?;
-        let mut families = BTreeMap::new();
-        for name in rocksdb::DB::list_cf(&Options::default(), path)? {
-            let family = db.cf_handle(&name).ok_or("a family without handle")?;
-            let mut held = Family::new();
-            for entry in db.iterator_cf(&family, IteratorMode::Start) {
-                let (key, value) = entry?;
-                held.insert(key.into(), value.into());
-            }
-            // Without the plugin no filter of ours is probed: reads must agree with the iterator.
-            for index in (0..KEYS_READ).step_by(7) {
-                let key = workload::key(index);
-                if db.get_cf(&family, &key)?.as_ref() != held.get(&key) {
-                    return Err(format!("RocksDB itself disagrees on key {index} of {name}").into());
-                }
-            }
-            families.insert(name, held);
-        }
-        Ok(Self { families })
-    }
-
-    /// The number under a key of a permanent family.
-    pub(super) fn held(&self, family: usize, key: u32) -> Option<u64> {
-        let value = self
-            .families
-            .get(FAMILIES[family])?
-            .get(&workload::key(key))?;
-        workload::number(value)
-    }
-
-    /// Acknowledged writes must be there; unacknowledged ones may be.
-    pub(super) fn check_model(&self, setup: &RandomOptions, model: &Model) -> Result<(), Failed> {
-        for family in (0..FAMILIES.len()).filter(|&family| setup.unlogged != Some(family)) {
-            for key in 0..KEYS_READ {
-                let held = self.held(family, key);
-                let possible = model.possible(family, key);
-                if !possible.contains(&held) {
-                    return Err(format!(
-                        "an acknowledged write is gone: family {family} key {key} holds {held:?}, \
-                         expected one of {possible:?}"
-                    )
-                    .into());
-                }
+/// Every key and value, read without the plugin; nothing is changed.
+pub(super) fn truth(setup: &RandomOptions, path: &Path) -> Result<Truth, Failed> {
+    let db = setup.open_read_only(path)?;
+    let truth = check::read(&db, &rocksdb::DB::list_cf(&Options::default(), path)?)?;
+    // Without the plugin no filter of ours is probed: reads must agree with the iterator.
+    for (name, held) in &truth {
+        let family = db.cf_handle(name).ok_or("a family without handle")?;
+        for index in (0..KEYS_READ).step_by(7) {
+            let key = workload::key(index);
+            if db.get_cf(&family, &key)?.as_ref() != held.get(&key) {
+                return Err(format!("RocksDB itself disagrees on key {index} of {name}").into());
             }
         }
-        Ok(())
     }
+    Ok(truth)
 }
 
-/// Opens the database with filters and checks it three times.
+/// The number under a key of a permanent family.
+pub(super) fn held(truth: &Truth, family: usize, key: u32) -> Option<u64> {
+    workload::number(truth.get(FAMILIES[family])?.get(&workload::key(key))?)
+}
+
+/// Acknowledged writes must be there, where there is a log.
+pub(super) fn check_model(
+    setup: &RandomOptions,
+    truth: &Truth,
+    model: &Model,
+) -> Result<(), Failed> {
+    let mut logged = (0..FAMILIES.len()).filter(|&family| setup.unlogged != Some(family));
+    logged.try_for_each(|family| model.check(family, 0..KEYS_READ, |key| held(truth, family, key)))
+}
+
+/// Opens the database with filters and checks it. Unfinished files must be gone, which are counted.
 pub(super) fn check(
     setup: &RandomOptions,
     sieve: &SieveOptions,
     path: &Path,
     truth: &Truth,
-) -> Result<Tally, Failed> {
+) -> Result<(Tally, u64), Failed> {
     let unfinished = temporaries(path)?;
     let db = setup.open(path, sieve)?;
     // Names are random, so a file that was there before and is there now is left over.
@@ -123,98 +61,9 @@ pub(super) fn check(
     if !left_over.is_empty() {
         return Err(format!("not swept: {left_over:?}").into());
     }
-    let mut tally = check_all(&db, truth).map_err(|error| format!("after open: {error}"))?;
-    tally.absent_at_open = tally.absent;
-    tally.swept = unfinished.len() as u64;
-    if !db.filters().wait_until_complete(LONG) {
-        let false_negatives = db.filters().false_negative();
-        return Err(format!("not covered after a minute; refuted: {false_negatives:?}").into());
-    }
-    tally += check_all(&db, truth).map_err(|error| format!("once covered: {error}"))?;
+    let read: Vec<_> = (0..KEYS_READ).map(workload::key).collect();
     // A family or an SST may be gone meanwhile. Maintenance then reports it and tries again.
-    if let Err(first) = db.filters().consolidate() {
-        db.filters()
-            .consolidate()
-            .map_err(|second| format!("cannot consolidate: {first}; {second}"))?;
-    }
-    tally += check_all(&db, truth).map_err(|error| format!("consolidated: {error}"))?;
-    let report = db
-        .filters()
-        .verify(true)
-        .or_else(|_| db.filters().verify(true))?;
-    if let Some(lost) = report.lost.first() {
-        let lost_too = report.lost.len() - 1;
-        return Err(format!("verify found {lost} LOST, and {lost_too} more").into());
-    }
-    Ok(tally)
-}
-
-fn check_all(db: &SieveDb, truth: &Truth) -> Result<Tally, Failed> {
-    let mut tally = Tally::default();
-    for (name, held) in &truth.families {
-        let family = db.cf_handle(name).ok_or("a family is gone")?;
-        let family_tally = check_family(db, &family, held);
-        tally += family_tally.map_err(|error| format!("family {name}: {error}"))?;
-    }
-    Ok(tally)
-}
-
-fn check_family(
-    db: &SieveDb,
-    family: &impl AsColumnFamilyRef,
-    held: &Family,
-) -> Result<Tally, Failed> {
-    let mut entries = held.iter();
-    for entry in db.iterator_cf(family, IteratorMode::Start) {
-        let (key, value) = entry?;
-        if entries.next() != Some((&key.to_vec(), &value.to_vec())) {
-            return Err(format!("the iterator differs at {}", key.escape_ascii()).into());
-        }
-    }
-    if let Some((key, _)) = entries.next() {
-        return Err(format!("the iterator does not reach {}", key.escape_ascii()).into());
-    }
-    let never = (0..KEYS_READ)
-        .map(workload::key)
-        .filter(|key| !held.contains_key(key));
-    let keys: Vec<Vec<u8>> = held.keys().cloned().chain(never).collect();
-    let mut tally = Tally::default();
-    for key in &keys {
-        tally += check_key(db, family, key, held.get(key))?;
-    }
-    for (key, found) in keys
-        .iter()
-        .zip(db.batched_multi_get_cf(family, &keys, false))
-    {
-        if found?.as_deref() != held.get(key).map(Vec::as_slice) {
-            return Err(format!("batched_multi_get_cf LOST {}", key.escape_ascii()).into());
-        }
-    }
-    Ok(tally)
-}
-
-fn check_key(
-    db: &SieveDb,
-    family: &impl AsColumnFamilyRef,
-    key: &[u8],
-    held: Option<&Vec<u8>>,
-) -> Result<Tally, Failed> {
-    let absent = db.filters().answer_cf(family, key).is_absent();
-    if absent && held.is_some() {
-        return Err(format!("the filters LOST {}", key.escape_ascii()).into());
-    }
-    if db.get_unfiltered_cf(family, key)?.as_ref() != held {
-        return Err(format!("a segment's filter LOST {}", key.escape_ascii()).into());
-    }
-    if db.get_cf(family, key)?.as_ref() != held {
-        return Err(format!("get_cf LOST {}", key.escape_ascii()).into());
-    }
-    Ok(Tally {
-        keys: 1,
-        present: u64::from(held.is_some()),
-        absent: u64::from(absent),
-        ..Tally::default()
-    })
+    Ok((check::check(&db, truth, &read, 2)?, unfinished.len() as u64))
 }
 
 /// The names of files that a killed process left unfinished.

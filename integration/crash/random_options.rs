@@ -18,7 +18,6 @@ use crate::support::model_db::{always_filtered, with_filter_budget};
 /// The options of one folder.
 #[derive(Clone, Debug)]
 pub(super) struct RandomOptions {
-    pub(super) seed: u64,
     /// The family that is written without a write-ahead log.
     pub(super) unlogged: Option<usize>,
     universal: bool,
@@ -38,7 +37,6 @@ impl RandomOptions {
         let mut random = StdRng::seed_from_u64(seed);
         let mut chance = |share| random.random_bool(share);
         Self {
-            seed,
             unlogged: chance(0.4).then_some(2),
             universal: chance(0.25),
             vector: chance(0.1),

@@ -1,4 +1,4 @@
-//! The steps of a writer, fixed by its seed: the child carries them out, and the parent knows them.
+//! The steps of a writer, fixed by its seed.
 //!
 //! Each writer owns a range of the key space, so that the order of two writers does not matter. A
 //! value is a number. A merge adds to it, which is associative, so the model is a number too.
@@ -7,6 +7,9 @@ use std::ops::Range;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::support::history::model::{Change, Write};
+use crate::support::history::world::WRITERS;
 
 /// The permanent column families.
 pub(super) const FAMILIES: [&str; 3] = ["default", "one", "two"];
@@ -19,9 +22,6 @@ pub(super) const KEYS: u32 = 2_000;
 
 /// Keys that are read. The last ones are never written.
 pub(super) const KEYS_READ: u32 = 2_500;
-
-/// Threads that write.
-pub(super) const WRITERS: u32 = 2;
 
 const OWN: u32 = KEYS / WRITERS;
 
@@ -44,19 +44,11 @@ pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     (value(number) == bytes).then_some(number)
 }
 
-/// What happens to one key.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
-    Set(u64),
-    Add(u64),
-    Remove,
-}
-
 /// One step of a writer.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Write(usize, u32, Change),
-    Batch(Vec<(usize, u32, Change)>),
+    Batch(Vec<Write>),
     RemoveRange(usize, Range<u32>),
     /// An SST file written outside the database: every `stride`-th key of a range, all with one
     /// number.
@@ -78,7 +70,7 @@ pub(super) enum Step {
 
 impl Step {
     /// The changes of the step to the permanent families.
-    pub(super) fn changes(&self) -> Vec<(usize, u32, Change)> {
+    pub(super) fn changes(&self) -> Vec<Write> {
         match self {
             Self::Write(family, key, change) => vec![(*family, *key, *change)],
             Self::Batch(changes) => changes.clone(),
@@ -166,7 +158,7 @@ impl Workload {
         }
     }
 
-    fn write(&mut self) -> (usize, u32, Change) {
+    fn write(&mut self) -> Write {
         (self.family(), self.key(), self.change())
     }
 

@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,9 +23,11 @@ use lsm_sieve_format::segment::{
 };
 use rocksdb::WriteBatch;
 
-use super::worker::{Failed, engine, sieve};
+use super::worker::{engine, sieve};
 use super::workload::key;
 use crate::support::failing_allocator::{LARGE, Shortage, during, exhaust};
+use crate::support::history::Failed;
+use crate::support::history::child::command;
 
 const CHILD: &str = "LSM_SIEVE_MEMORY_CHILD";
 
@@ -39,12 +40,8 @@ const KEYS: u32 = 120_000;
 #[test]
 fn no_failing_allocation_ends_the_process_or_loses_a_key() {
     let began = Instant::now();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "faults::failing_allocations::child",
-            "--nocapture",
-        ])
+    let output = command("faults::failing_allocations::child")
+        .unwrap()
         .env(CHILD, "1")
         .output()
         .unwrap();

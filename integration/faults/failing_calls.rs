@@ -20,12 +20,12 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use super::filter_check::{CheckError, Tally};
 use super::strace::{self, ChildRun};
 use super::target::{self, Target};
-use super::worker::Failed;
-use super::workload::{KEYS_READ, key};
+use super::workload::{KEYS_READ, key, version};
 use crate::support::environment::number_from;
+use crate::support::history::Failed;
+use crate::support::history::check::{CheckError, Tally};
 use crate::support::requirements::skip;
 
 /// Runs of an ordinary test.
@@ -169,9 +169,10 @@ impl Totals {
         match target::check(target, database, (0..KEYS_READ).map(key)) {
             Ok((truth, tally)) => {
                 self.tally += tally;
-                if let Some(wrong) = child_run.model.wrong(&truth) {
-                    self.engine_lost.push(format!("{fault}: key {wrong}"));
-                }
+                let held = |index| version(truth.get(&key(index))?);
+                let checked = child_run.model.check(0, 0..KEYS_READ, held);
+                let lost = checked.err().map(|error| format!("{fault}: {error}"));
+                self.engine_lost.extend(lost);
             }
             Err(CheckError::Engine(error)) => self.refused.push(format!("{fault}: {error}")),
             Err(CheckError::Wrong(error)) => self.violations.push(format!("{fault}: {error}")),

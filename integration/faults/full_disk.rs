@@ -28,11 +28,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::Options;
 
-use super::filter_check::{self, Tally};
-use super::model::Model;
-use super::worker::{self, Failed, sieve};
-use super::workload::{key, value};
+use super::target::{check_database, truth};
+use super::worker::{self, sieve};
+use super::workload::{key, value, version};
 use crate::support::environment::number_from;
+use crate::support::history::Failed;
+use crate::support::history::check::Tally;
+use crate::support::history::model::{Change, Model};
 use crate::support::requirements::skip;
 
 /// Cycles of an ordinary run.
@@ -149,6 +151,7 @@ fn child() {
             keys,
             present,
             absent,
+            ..
         },
     ) = (watch.join().unwrap(), tally);
     println!(" {waited} {keys} {present} {absent}");
@@ -176,7 +179,7 @@ struct SmallDisk {
     ballast: PathBuf,
     random: StdRng,
     model: Model,
-    version: u32,
+    version: u64,
     progress: Sender<()>,
     /// Operations that failed.
     refused: u64,
@@ -197,7 +200,7 @@ impl SmallDisk {
             database: mount.join("database"),
             ballast: mount.join("ballast"),
             random: StdRng::seed_from_u64(seed),
-            model: Model::empty(KEYS * 2),
+            model: Model::empty(),
             version: 0,
             progress,
             refused: 0,
@@ -245,9 +248,10 @@ impl SmallDisk {
             Some(version) => db.put(key(index), value(version, length)),
             None => db.delete(key(index)),
         };
+        let write = [(0, index, put.map_or(Change::Remove, Change::Set))];
         match &done {
-            Ok(()) => self.model.set(std::iter::once(index), put),
-            Err(_) => self.model.may_set(std::iter::once(index), put),
+            Ok(()) => self.model.apply(write),
+            Err(_) => self.model.may_apply(write),
         }
         Ok(done?)
     }
@@ -270,10 +274,13 @@ impl SmallDisk {
     fn read(&self, db: &SieveDb) -> Result<(), Failed> {
         for index in 0..KEYS * 2 {
             if let Ok(found) = db.get(key(index))
-                && !self.model.allows(index, found.as_deref())
+                && let found = found.as_deref().and_then(version)
+                && !self.model.allows(0, index, found)
             {
-                let (answer, possible) =
-                    (db.filters().answer(key(index)), self.model.possible(index));
+                let (answer, possible) = (
+                    db.filters().answer(key(index)),
+                    self.model.possible(0, index),
+                );
                 return Err(format!("LOST key {index}: {answer:?}, not of {possible:?}").into());
             }
         }
@@ -282,10 +289,11 @@ impl SmallDisk {
 
     /// Checks the final content.
     fn end(&self) -> Result<Tally, Failed> {
-        let truth = filter_check::truth(&self.database)?;
-        if let Some(key) = self.model.wrong(&truth) {
-            return Err(format!("key {key} was acknowledged and is gone").into());
-        }
-        filter_check::check_database(&self.database, &truth, (0..KEYS * 2).map(key))
+        let truth = truth(&self.database)?;
+        let entries = truth.values().next().ok_or("no family")?;
+        let held = |index| version(entries.get(&key(index))?);
+        self.model.check(0, 0..KEYS * 2, held)?;
+        let read: Vec<_> = (0..KEYS * 2).map(key).collect();
+        check_database(&self.database, &truth, &read)
     }
 }

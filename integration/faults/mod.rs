@@ -1,8 +1,8 @@
 //! Faults from below: system calls that fail, power cuts, full disks, memory that runs out.
 //!
-//! `target` is what the faults happen to, and lists its steps. `worker` carries them out, `model`
-//! knows the possible results, and `filter_check` compares the folder with a plain RocksDB
-//! afterwards. `strace` runs the worker under strace, which makes calls fail (`failing_calls`) or
+//! `target` is what the faults happen to, and lists its steps. `worker` carries them out. The model
+//! of the possible results and the check afterwards are those of
+//! [`history`](crate::support::history). `strace` runs the worker under strace, which makes calls fail (`failing_calls`) or
 //! records them (`strace_log`) for a `simulated_disk` that loses its power (`power_cuts`).
 
 #![expect(
@@ -13,9 +13,7 @@
 
 mod failing_allocations;
 mod failing_calls;
-mod filter_check;
 mod full_disk;
-mod model;
 mod power_cuts;
 mod power_loss;
 mod simulated_disk;

@@ -25,13 +25,13 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::filter_check::{CheckError, Tally, Truth};
 use super::simulated_disk::{SimulatedDisk, Survival};
 use super::strace_log::{self, FileOp};
 use super::target::{self, Target};
-use super::worker::Failed;
 use super::workload::{self, KEYS_READ, Step, key, version};
 use crate::support::environment::number_from;
+use crate::support::history::Failed;
+use crate::support::history::check::{CheckError, Entries, Tally};
 use crate::support::requirements::skip;
 
 /// Images of an ordinary run.
@@ -77,7 +77,7 @@ struct Recording {
     home: tempfile::TempDir,
     operations: Vec<FileOp>,
     /// The content after each step.
-    states: Vec<Truth>,
+    states: Vec<Entries>,
     steps: Vec<Step>,
 }
 
@@ -124,15 +124,15 @@ impl Recording {
     }
 
     /// Whether this is an earlier state, and none from before the last synced write.
-    fn admits(&self, truth: &Truth, synced: usize) -> bool {
+    fn admits(&self, truth: &Entries, synced: usize) -> bool {
         self.states[synced..].contains(truth)
     }
 
     /// The keys in which a folder differs from the nearest of those states.
-    fn difference(&self, truth: &Truth, synced: usize) -> String {
-        let differing = |state: &Truth| -> Vec<String> {
+    fn difference(&self, truth: &Entries, synced: usize) -> String {
+        let differing = |state: &Entries| -> Vec<String> {
             let versions = (0..KEYS_READ).map(|index| {
-                let of = |held: &Truth| held.get(&key(index)).and_then(|value| version(value));
+                let of = |held: &Entries| held.get(&key(index)).and_then(|value| version(value));
                 (index, of(truth), of(state))
             });
             let differ = versions.filter(|(_, found, expected)| found != expected);

@@ -19,14 +19,16 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::model::Model;
 use super::target::Target;
-use super::worker::{Failed, Worker};
-use super::workload::{KEYS_READ, Step};
+use super::worker::Worker;
+use super::workload::Step;
+use crate::support::history::Failed;
+use crate::support::history::child::{command, reports};
+use crate::support::history::model::Model;
 
 /// The target of a child, and its folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
@@ -69,12 +71,12 @@ impl ChildRun {
             match words.as_slice() {
                 ["done", number] => {
                     let number: usize = number.parse()?;
-                    self.model.done(number, steps[number]);
+                    self.model.apply(steps[number].writes(number));
                     next = number + 1;
                 }
                 ["failed", number, ..] => {
                     let number: usize = number.parse()?;
-                    self.model.may_be_done(number, steps[number]);
+                    self.model.may_apply(steps[number].writes(number));
                     self.failed += 1;
                     next = number + 1;
                 }
@@ -85,7 +87,7 @@ impl ChildRun {
             }
         }
         if let Some(step) = steps.get(next) {
-            self.model.may_be_done(next, *step);
+            self.model.may_apply(step.writes(next));
         }
         Ok(())
     }
@@ -148,9 +150,7 @@ struct StartedChild {
 
 impl StartedChild {
     fn start(target: Target, path: &Path) -> Result<Self, Failed> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "faults::child", "--nocapture"])
-            .arg("--test-threads=1")
+        let mut child = command("faults::child")?
             .env(CHILD, format!("{} {}", target.label(), path.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -158,15 +158,7 @@ impl StartedChild {
             .spawn()?;
         let output = child.stdout.take().ok_or("a child without output")?;
         let errors = child.stderr.take().ok_or("a child without errors")?;
-        let (send, lines) = channel();
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // The test runner may have printed the start of the line.
-                if let Some((_, line)) = line.split_once('@') {
-                    _ = send.send(line.to_owned());
-                }
-            }
-        });
+        let lines = reports(output);
         let stderr = thread::spawn(move || read_to_string(errors).unwrap_or_default());
         if lines.recv_timeout(SILENCE)? != "ready" {
             return Err("a child did not begin".into());
@@ -199,7 +191,7 @@ impl StartedChild {
             .join()
             .map_err(|_| "the reader of stderr panicked")?;
         let mut child_run = ChildRun {
-            model: Model::empty(KEYS_READ),
+            model: Model::empty(),
             failed: 0,
             lost: Vec::new(),
             ended: false,

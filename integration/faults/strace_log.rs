@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::strace;
 use super::target::Target;
-use super::worker::Failed;
+use crate::support::history::Failed;
 
 /// The calls that change files, or make changes durable.
 const CALLS: &str =

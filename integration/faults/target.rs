@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::SieveDb;
-use rocksdb::{WriteBatch, WriteOptions};
+use lsm_sieve::{Engine, SieveDb};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, WriteBatch, WriteOptions};
 
-use super::filter_check::{CheckError, Tally, Truth, check_database, truth};
-use super::worker::{Failed, engine, sieve};
+use super::worker::{engine, sieve};
 use super::workload::Step;
+use crate::support::history::Failed;
+use crate::support::history::check::{self, CheckError, Entries, Tally, Truth};
 
 /// The wait for maintenance: with a permanent fault it never ends.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -126,8 +127,29 @@ pub(super) fn check(
     _: Target,
     path: &Path,
     read: impl Iterator<Item = Vec<u8>>,
-) -> Result<(Truth, Tally), CheckError> {
+) -> Result<(Entries, Tally), CheckError> {
     let truth = truth(path).map_err(CheckError::Engine)?;
-    let tally = check_database(path, &truth, read).map_err(CheckError::Wrong)?;
-    Ok((truth, tally))
+    let tally = check_database(path, &truth, &read.collect::<Vec<_>>());
+    let entries = truth.into_values().next().unwrap_or_default();
+    Ok((entries, tally.map_err(CheckError::Wrong)?))
+}
+
+/// The truth; an error if RocksDB itself does not open the folder. Changes nothing.
+pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
+    let default = [DEFAULT_COLUMN_FAMILY_NAME.to_owned()];
+    if !path.join("CURRENT").exists() {
+        return Ok(default.map(|name| (name, Entries::new())).into());
+    }
+    let db = Engine::open_cf_for_read_only(&engine(), path, &default, false)?;
+    check::read(&db, &default)
+}
+
+/// Opens the database and checks every answer.
+pub(super) fn check_database(
+    path: &Path,
+    truth: &Truth,
+    read: &[Vec<u8>],
+) -> Result<Tally, Failed> {
+    let db = SieveDb::open(&engine(), &sieve(), path)?;
+    check::check(&db, truth, read, 1)
 }

@@ -9,8 +9,8 @@ use crate::support::model_db::{
     Model, fill, options, report, report_with_read_only_filters, settle, sieve,
 };
 
-/// A key in the range of an unreadable SST is *maybe*, and the engine then reports the damage: a
-/// filter of the keys before the damage would deny those behind it.
+/// A filter of the keys before the damage would deny those behind it. A key in the range of an
+/// unreadable SST is *maybe*, and the engine then reports the damage.
 #[test]
 fn unreadable_sst_is_never_covered() {
     let home = tempfile::tempdir().unwrap();
@@ -40,8 +40,9 @@ fn unreadable_sst_is_never_covered() {
     assert!(unread.count() > 0, "nothing was damaged");
 }
 
-/// It was retried at once, each time with a new summary, a flush and all SSTs read. The flush woke
-/// maintenance, and beside a writer that never ended.
+/// One damaged SST caused flush after flush beside a writer: maintenance retried at once, with a new
+/// summary filter, a flush and all SSTs read, and the flush woke it again. The wait between tries
+/// doubles, and the SST is quarantined meanwhile.
 #[test]
 fn unreadable_sst_causes_no_endless_flushes() {
     const RUNS: u64 = 30;

@@ -4,18 +4,16 @@
 //! at the next step. Each step is reported as done or failed, so that the check of the folder knows
 //! what must be in it.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use lsm_sieve::{Items, SieveOptions};
 use rocksdb::{LogLevel, Options};
 
-use super::model::Model;
 use super::target::{Store, Target};
-use super::workload::{KEYS_READ, Step, key, value, version};
+use super::workload::{KEYS_READ, Step, key, update, version};
+use crate::support::history::Failed;
+use crate::support::history::model::Model;
 use crate::support::model_db::always_filtered;
-
-pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
 /// Explicit flushes only, and no thread that wakes up by the clock.
 pub(super) fn engine() -> Options {
@@ -48,7 +46,7 @@ impl<R: FnMut(&str)> Worker<R> {
             target,
             path: path.to_owned(),
             store: None,
-            model: Model::empty(KEYS_READ),
+            model: Model::empty(),
             report,
         }
     }
@@ -58,11 +56,11 @@ impl<R: FnMut(&str)> Worker<R> {
         for (number, step) in self.target.steps().into_iter().enumerate() {
             match self.carry_out(number, step) {
                 Ok(()) => {
-                    self.model.done(number, step);
+                    self.model.apply(step.writes(number));
                     (self.report)(&format!("done {number}"));
                 }
                 Err(error) => {
-                    self.model.may_be_done(number, step);
+                    self.model.may_apply(step.writes(number));
                     (self.report)(&format!("failed {number} {error}"));
                 }
             }
@@ -81,11 +79,7 @@ impl<R: FnMut(&str)> Worker<R> {
         };
         let store = self.store.insert(store);
         let padding = self.target.padding();
-        let updates = || {
-            let version = step.outcome(number);
-            let value = version.map(|version| value(version, padding));
-            step.keys().map(move |index| (key(index), value.clone()))
-        };
+        let updates = || step.writes(number).map(|write| update(write, padding));
         match (step, &*store) {
             (Step::Write { synced, .. }, store) => store.write(updates(), synced)?,
             (Step::Delete { .. }, store) => store.write(updates(), false)?,
@@ -102,9 +96,9 @@ impl<R: FnMut(&str)> Worker<R> {
 fn read(store: &Store, model: &Model, report: &mut impl FnMut(&str)) {
     for index in 0..KEYS_READ {
         for found in store.reads(&key(index)) {
-            if !model.allows(index, found.as_deref()) {
-                let found = found.as_deref().and_then(version);
-                let possible = model.possible(index);
+            let found = found.as_deref().and_then(version);
+            if !model.allows(0, index, found) {
+                let possible = model.possible(0, index);
                 report(&format!("LOST key {index}: {found:?}, not of {possible:?}"));
             }
         }

@@ -6,8 +6,9 @@
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::filter_check::Truth;
 use super::target::{OwnStep, Target};
+use crate::support::history::check::Entries;
+use crate::support::history::model::{Change, Write};
 
 /// Keys that are read. The last ones are never written.
 pub(super) const KEYS_READ: u32 = 300;
@@ -17,16 +18,16 @@ pub(super) fn key(index: u32) -> Vec<u8> {
 }
 
 /// The version, followed by bytes that do not compress.
-pub(super) fn value(version: u32, padding: usize) -> Vec<u8> {
-    let mut random = StdRng::seed_from_u64(version.into());
+pub(super) fn value(version: u64, padding: usize) -> Vec<u8> {
+    let mut random = StdRng::seed_from_u64(version);
     let mut bytes = version.to_le_bytes().to_vec();
     bytes.extend((0..padding).map(|_| random.random::<u8>()));
     bytes
 }
 
 /// The version in a value.
-pub(super) fn version(value: &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(*value.first_chunk()?))
+pub(super) fn version(value: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*value.first_chunk()?))
 }
 
 /// One step.
@@ -52,20 +53,24 @@ pub(super) enum Step {
 const SPAN: u32 = 60;
 
 impl Step {
-    /// The keys that a step writes; none for a step that does not.
-    pub(super) fn keys(self) -> impl Iterator<Item = u32> {
-        let (first, stride) = match self {
-            Self::Write { first, .. } => (first, 3),
-            Self::Delete { first } => (first, 7),
-            _ => (KEYS_READ, 1),
+    /// The writes of the step of this number; none for a step that does not write.
+    pub(super) fn writes(self, number: usize) -> impl Iterator<Item = Write> {
+        let (first, stride, change) = match self {
+            Self::Write { first, .. } => (first, 3, Change::Set(number as u64)),
+            Self::Delete { first } => (first, 7, Change::Remove),
+            _ => (KEYS_READ, 1, Change::Remove),
         };
-        spanned(first, stride)
+        spanned(first, stride).map(move |key| (0, key, change))
     }
+}
 
-    /// The value of its keys after the step of this number.
-    pub(super) fn outcome(self, number: usize) -> Option<u32> {
-        matches!(self, Self::Write { .. }).then(|| u32::try_from(number).unwrap())
-    }
+/// The key and the value that a write leaves.
+pub(super) fn update((_, index, change): Write, padding: usize) -> (Vec<u8>, Option<Vec<u8>>) {
+    let value = match change {
+        Change::Set(version) => Some(value(version, padding)),
+        Change::Add(_) | Change::Remove => None,
+    };
+    (key(index), value)
 }
 
 /// The keys of a span from the first one, with this stride.
@@ -74,14 +79,14 @@ pub(super) fn spanned(first: u32, stride: usize) -> impl Iterator<Item = u32> {
 }
 
 /// The content before the first writing step and after each.
-pub(super) fn states(target: Target) -> Vec<Truth> {
-    let mut states = vec![Truth::new()];
+pub(super) fn states(target: Target) -> Vec<Entries> {
+    let mut states = vec![Entries::new()];
     for (number, step) in target.steps().into_iter().enumerate() {
         let mut next = states[states.len() - 1].clone();
-        for index in step.keys() {
-            match step.outcome(number) {
-                Some(version) => _ = next.insert(key(index), value(version, target.padding())),
-                None => _ = next.remove(&key(index)),
+        for write in step.writes(number) {
+            match update(write, target.padding()) {
+                (key, Some(value)) => _ = next.insert(key, value),
+                (key, None) => _ = next.remove(&key),
             }
         }
         states.push(next);

@@ -26,7 +26,7 @@ use super::read_only::all_refused;
 use crate::support::database_files::contents;
 use crate::support::model_db::{
     Dice, KEYS, Model, PATIENCE, absent_key, check_cf_reads, check_reads, cover, fill, key,
-    keys_to_read, open, options, settle, sieve,
+    keys_to_read, open, open_cfs, options, settle, sieve,
 };
 
 const OTHER: &str = "other";
@@ -188,12 +188,7 @@ fn keys_from_a_catch_up_are_found_at_once() {
     let home = Home::new();
     let mut models = [Model::new(), Model::new()];
     let names = [DEFAULT, OTHER];
-    let db = SieveDb::builder(home.database())
-        .options(&options())
-        .filters(&sieve())
-        .cfs([OTHER])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.database(), [OTHER]);
     let hide_nothing = |secondary: &SieveDb, models: &[Model]| {
         let families = names.iter().zip(models);
         families.for_each(|(name, model)| finds_engine_keys(secondary, name, model));
@@ -360,12 +355,7 @@ fn secondary_hides_no_key_beside_a_busy_writer() {
 fn empty_catch_ups_keep_coverage() {
     let home = Home::new();
     let mut model = Model::new();
-    let db = SieveDb::builder(home.database())
-        .options(&options())
-        .filters(&sieve())
-        .cfs([OTHER])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.database(), [OTHER]);
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
     settle(&db);

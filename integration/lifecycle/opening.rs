@@ -9,7 +9,8 @@ use rocksdb::{DB, IteratorMode, Options, SliceTransform};
 use crate::support::binding::options_by_text;
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
-    Model, check_cf_reads, cover, key, open, options, settle, sieve, verify_finds_every_key,
+    Model, check_cf_reads, cover, key, open, open_cfs, options, settle, sieve,
+    verify_finds_every_key,
 };
 
 /// The text of a refused open, and those of its causes.
@@ -28,14 +29,7 @@ fn said(opened: Result<SieveDb, OpenError>) -> (String, Vec<String>) {
 fn open_errors_state_and_keep_their_cause() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
-    drop(
-        SieveDb::builder(&path)
-            .options(&options())
-            .filters(&sieve())
-            .cfs(["a", "b"])
-            .open()
-            .unwrap(),
-    );
+    drop(open_cfs(&path, ["a", "b"]));
     let (text, causes) = said(SieveDb::open(&options(), &sieve(), &path));
     let [cause] = causes.as_slice() else {
         panic!("{causes:?}");

@@ -122,6 +122,19 @@ pub(crate) fn open(path: &Path) -> SieveDb {
     SieveDb::open(&options(), &sieve(), path).unwrap()
 }
 
+/// The same with these column families as well.
+pub(crate) fn open_cfs<N: AsRef<str>>(
+    path: impl AsRef<Path>,
+    names: impl IntoIterator<Item = N>,
+) -> SieveDb {
+    SieveDb::builder(path)
+        .options(&options())
+        .filters(&sieve())
+        .cfs(names)
+        .open()
+        .unwrap()
+}
+
 /// Waits until the filters cover every SST.
 pub(crate) fn cover(db: &SieveDb) {
     assert!(

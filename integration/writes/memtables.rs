@@ -9,7 +9,7 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, WriteBatch, 
 use crate::support::binding::options_by_text;
 use crate::support::model_db::{
     Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, key,
-    open, options, sieve, verify_finds_every_key, write_randomly,
+    open, open_cfs, options, sieve, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -42,12 +42,7 @@ fn random_writes_are_read_back_at_every_stage_of_their_life() {
 fn cfs_have_separate_filters() {
     let home = tempfile::tempdir().unwrap();
     let names = ["one", "two"];
-    let db = SieveDb::builder(home.path())
-        .options(&options())
-        .filters(&sieve())
-        .cfs(names)
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path(), names);
     let mut models = [Model::new(), Model::new()];
     let mut dice = Dice(7);
     for _ in 0..4 {

@@ -1,34 +1,26 @@
 //! The command line: help, errors of one line, exit codes, signals.
 
-use std::process::Command;
-use std::time::Duration;
-
 use crate::runner::{
-    command, ends_with_one_line, handles_interrupts, run, signal, started, succeeds, text,
+    command, ends_with_one_line, is_refused, print_help, run, stops_at_the_second_signal, succeeds,
+    text,
 };
 
 #[test]
 fn help_of_every_command_is_printed_and_is_no_error() {
-    for arguments in [&["--help"][..], &["help"], &["--version"]] {
-        assert!(!succeeds(arguments).is_empty(), "{arguments:?}");
-    }
-    for arguments in [
-        &["advise", "--help"][..],
-        &["advise", "differential", "--help"],
-        &["advise", "filter", "--help"],
-        &["replay", "--help"],
-        &["bench", "--help"],
-        &["bench", "busy", "--help"],
-        &["bench", "jobs", "--help"],
-        &["bench", "miss", "--help"],
-        &["gremillion", "--help"],
-        &["model", "--help"],
-        &["report", "--help"],
-        &["reorganize", "--help"],
-    ] {
-        let help = succeeds(arguments);
-        assert!(help.contains("\nExamples:\n"), "{arguments:?}: {help}");
-    }
+    print_help(&[
+        &["advise"],
+        &["advise", "differential"],
+        &["advise", "filter"],
+        &["replay"],
+        &["bench"],
+        &["bench", "busy"],
+        &["bench", "jobs"],
+        &["bench", "miss"],
+        &["gremillion"],
+        &["model"],
+        &["report"],
+        &["reorganize"],
+    ]);
 }
 
 #[test]
@@ -65,9 +57,7 @@ fn wrong_command_line_exits_with_2_and_one_line() {
             "2",
         ],
     ] {
-        let output = run(arguments.iter().copied());
-        ends_with_one_line(&output, 2, &format!("{arguments:?}"));
-        assert!(output.stdout.is_empty(), "{arguments:?}");
+        is_refused(arguments);
     }
     let output = run(["bench", "miss", "--keys", "none"]);
     assert!(text(&output.stderr).contains("`lsm-sieve-lab bench miss --help`"));
@@ -82,22 +72,13 @@ fn more_keys_than_the_disk_holds_are_refused() {
     assert!(said.contains("ask for fewer"), "{said}");
 }
 
-/// The command waits for a reader that never comes, and does not notice the first signal.
 #[test]
 fn second_signal_stops_at_once() {
     let home = tempfile::tempdir().unwrap();
     let pipe = home.path().join("pipe");
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
     let mut model = command();
     model.args(["model", "fig6", "--svg"]).arg(&pipe);
-    let child = started(&mut model, handles_interrupts);
-    signal(&child, "INT");
-    std::thread::sleep(Duration::from_secs(1));
-    signal(&child, "TERM");
-    let output = child.wait_with_output().unwrap();
-    ends_with_one_line(&output, 2, "model");
-    assert!(text(&output.stderr).contains("stopped at once"));
+    stops_at_the_second_signal(&mut model, &pipe);
 }
 
 /// What a table means can be asked of each command; the table itself stays as it is.

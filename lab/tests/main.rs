@@ -23,6 +23,8 @@ mod gremillion;
 mod module_order;
 mod reorganize;
 mod replay;
+#[path = "../../integration/cli/replays.rs"]
+mod replays;
 mod report_page;
 #[path = "../../integration/cli/runner.rs"]
 mod runner;

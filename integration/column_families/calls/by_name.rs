@@ -7,7 +7,7 @@ use lsm_sieve::{Engine, OpenError, SieveDb, SieveOptions};
 use rocksdb::{ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options};
 
 use super::{EACH, KINDS, Kind, OTHER, World, keys, report};
-use crate::support::model_db::{cover, options, settle, sieve, stats_of};
+use crate::support::model_db::{cover, open_cfs, options, settle, sieve, stats_of};
 
 /// Opens the default family and the second one, which has options of its own if the call takes any.
 type Open = fn(&SieveOptions, &Path, Options) -> Result<SieveDb, OpenError>;
@@ -220,14 +220,7 @@ fn cfs_are_opened_by_name_read_only_or_with_ttl() {
             db.flush_cf(&db.cf_handle(OTHER).unwrap()).unwrap();
         };
         if !expires {
-            write(
-                &SieveDb::builder(&path)
-                    .options(&options())
-                    .filters(&sieve())
-                    .cfs([OTHER])
-                    .open()
-                    .unwrap(),
-            );
+            write(&open_cfs(&path, [OTHER]));
         }
         let db = open(&sieve(), &path, own_options()).unwrap();
         if expires {

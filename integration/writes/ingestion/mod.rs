@@ -15,7 +15,7 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, Ss
 
 use crate::support::model_db::{
     Dice, Model, PATIENCE, absent_key, check_cf_reads, check_reads, check_settled, cover, fill,
-    key, open, options, settle, sieve, verify_finds_every_key, write_randomly,
+    key, open, open_cfs, options, settle, sieve, verify_finds_every_key, write_randomly,
 };
 
 /// Writes an SST file of these keys outside of the database.
@@ -38,12 +38,7 @@ fn ingested(model: &mut Model, numbers: std::ops::Range<u64>) {
 #[test]
 fn ingested_keys_are_read_at_once_and_covered_soon() {
     let home = tempfile::tempdir().unwrap();
-    let db = SieveDb::builder(home.path().join("db"))
-        .options(&options())
-        .filters(&sieve())
-        .cfs(["other"])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path().join("db"), ["other"]);
     let (mut model, mut other) = (Model::new(), Model::new());
     fill(&db, &mut model, 0..300);
     cover(&db);
@@ -88,12 +83,7 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
     check_cf_reads(&db, "other", &other);
     drop(handle);
     drop(db);
-    let db = SieveDb::builder(home.path().join("db"))
-        .options(&options())
-        .filters(&sieve())
-        .cfs(["other"])
-        .open()
-        .unwrap();
+    let db = open_cfs(home.path().join("db"), ["other"]);
     check_reads(&db, &model);
     check_cf_reads(&db, "other", &other);
     check_settled(&db, &model);

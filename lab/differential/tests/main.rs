@@ -12,6 +12,8 @@ mod support {
     pub(crate) mod database_files;
     pub(crate) mod environment;
     #[expect(dead_code, reason = "the tests of the plugin need all of it")]
+    pub(crate) mod history;
+    #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod model_db;
     #[expect(dead_code, reason = "the tests of the plugin need all of it")]
     pub(crate) mod reads;

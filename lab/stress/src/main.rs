@@ -65,24 +65,17 @@ impl Case for StoreCase {
 
 #[cfg(test)]
 mod tests {
+    use lsm_sieve_stress::case::checks;
+
     use super::*;
 
     #[test]
     fn case_follows_from_its_seed_and_survives_as_text() {
-        for (seed, threads) in (0..40).zip([1].into_iter().cycle()) {
-            let text = StoreCase::draw(seed, threads).text();
-            assert!(text == StoreCase::draw(seed, threads).text(), "seed {seed}");
-            let read = StoreCase::parse(&format!("# a story\n\n{text}")).unwrap();
-            assert!(read.text() == text, "seed {seed} is read as another case");
-        }
+        checks::is_drawn_and_read_alike::<StoreCase>(&[1]);
     }
 
     #[test]
     fn invalid_line_is_reported() {
-        let text = StoreCase::draw(3, 1).text() + "{\"jump\":1}\n";
-        let last = text.lines().count();
-        let error = StoreCase::parse(&text).unwrap_err();
-        assert!(error.starts_with(&format!("line {last}: ")), "{error}");
-        assert!(StoreCase::parse("# nothing but a story\n").is_err());
+        checks::reports_an_invalid_line::<StoreCase>();
     }
 }

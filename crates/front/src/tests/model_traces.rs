@@ -1,4 +1,4 @@
-//! Replays walks of the model in `tools/model` against the code: see its `traces.rs` for the words.
+//! Replays walks of the model in `reliability/model` against the code: see its `traces.rs` for the words.
 //!
 //! A consolidation must take the steps of the model, in its order. At each, what the model did there
 //! happens beside it; a visible key must never be denied, and a key that the model denies must be.

@@ -1,11 +1,10 @@
 //! What a store must answer: a sorted map, the one-line oracle.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 
 use lsm_sieve_differential::{DifferentialStore, Snapshot};
 
-pub(super) type Failed = Box<dyn Error + Send + Sync>;
+pub(super) use crate::support::history::Failed;
 
 pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -8,11 +8,6 @@
 
 #[path = "../../../../integration/faults/failing_calls.rs"]
 mod failing_calls;
-#[expect(dead_code, reason = "the tests of the plugin need all of it")]
-#[path = "../../../../integration/faults/filter_check.rs"]
-mod filter_check;
-#[path = "../../../../integration/faults/model.rs"]
-mod model;
 #[path = "../../../../integration/faults/power_cuts.rs"]
 mod power_cuts;
 mod power_loss;

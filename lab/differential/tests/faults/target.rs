@@ -8,9 +8,10 @@ use lsm_sieve_differential::{
 };
 use rocksdb::DB;
 
-use super::filter_check::{CheckError, Tally, Truth};
-use super::worker::{Failed, engine, sieve};
+use super::worker::{engine, sieve};
 use super::workload::{Step, key, spanned, value};
+use crate::support::history::Failed;
+use crate::support::history::check::{CheckError, Entries, Tally};
 
 /// What the steps work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +191,7 @@ pub(super) fn check(
     target: Target,
     path: &Path,
     read: impl Iterator<Item = Vec<u8>>,
-) -> Result<(Truth, Tally), CheckError> {
+) -> Result<(Entries, Tally), CheckError> {
     check_store(target, path, read).map_err(|error| match plain(path) {
         Err(engine) => CheckError::Engine(engine),
         Ok(()) => CheckError::Wrong(error),
@@ -209,9 +210,9 @@ fn check_store(
     target: Target,
     path: &Path,
     read: impl Iterator<Item = Vec<u8>>,
-) -> Result<(Truth, Tally), Failed> {
+) -> Result<(Entries, Tally), Failed> {
     let store = open(target, path)?;
-    let scan = || store.scan::<&[u8]>(..).collect::<Result<Truth, _>>();
+    let scan = || store.scan::<&[u8]>(..).collect::<Result<Entries, _>>();
     let truth = scan()?;
     let keys: Vec<Vec<u8>> = read.collect();
     let mut tally = Tally::default();
@@ -233,6 +234,7 @@ fn check_store(
                 keys: 1,
                 present: u64::from(held.is_some()),
                 absent: u64::from(unmodified),
+                ..Tally::default()
             };
         }
         if scan()? != truth {

@@ -79,24 +79,17 @@ impl Case for FrontCase {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::checks;
+
     use super::*;
 
     #[test]
     fn case_follows_from_its_seed_and_survives_as_text() {
-        for (seed, threads) in (0..40).zip([1, 1, 1, 4].into_iter().cycle()) {
-            let text = FrontCase::draw(seed, threads).text();
-            assert!(text == FrontCase::draw(seed, threads).text(), "seed {seed}");
-            let read = FrontCase::parse(&format!("# a story\n\n{text}")).unwrap();
-            assert!(read.text() == text, "seed {seed} is read as another case");
-        }
+        checks::is_drawn_and_read_alike::<FrontCase>(&[1, 1, 1, 4]);
     }
 
     #[test]
     fn invalid_line_is_reported() {
-        let text = FrontCase::draw(3, 1).text() + "{\"jump\":1}\n";
-        let last = text.lines().count();
-        let error = FrontCase::parse(&text).unwrap_err();
-        assert!(error.starts_with(&format!("line {last}: ")), "{error}");
-        assert!(FrontCase::parse("# nothing but a story\n").is_err());
+        checks::reports_an_invalid_line::<FrontCase>();
     }
 }

@@ -175,3 +175,30 @@ pub fn plan<S: Target>(target: S, lines: Lines<'_>) -> Result<Plan<S>, String> {
 fn parsed<T: DeserializeOwned>(at: usize, line: &str) -> Result<T, String> {
     serde_json::from_str(line).map_err(|error| format!("line {}: {error}", at + 1))
 }
+
+/// Checks of a kind of case, for its tests.
+pub mod checks {
+    use super::Case;
+
+    /// A case follows from its seed and its number of threads, and is read as it was written.
+    pub fn is_drawn_and_read_alike<C: Case>(threads: &[usize]) {
+        for (seed, &threads) in (0..40).zip(threads.iter().cycle()) {
+            let text = C::draw(seed, threads).text();
+            assert!(text == C::draw(seed, threads).text(), "seed {seed}");
+            let read = C::parse(&format!("# a story\n\n{text}")).map(|case| case.text());
+            assert!(read == Ok(text), "seed {seed} is read as another case");
+        }
+    }
+
+    /// An invalid line is named by its number, and a text without a case is none.
+    pub fn reports_an_invalid_line<C: Case>() {
+        let text = C::draw(3, 1).text() + "{\"jump\":1}\n";
+        let last = format!("line {}: ", text.lines().count());
+        let error = C::parse(&text).err();
+        assert!(
+            error.is_some_and(|error| error.starts_with(&last)),
+            "{last}"
+        );
+        assert!(C::parse("# nothing but a story\n").is_err());
+    }
+}

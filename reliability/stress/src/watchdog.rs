@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_stalled_pulse_is_named() {
+    fn thread_without_a_heartbeat_is_named_until_it_beats() {
         let pulses = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
         let names = ["first", "second", "gone"];
         let mut patients: Vec<Patient> = names

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_excuses_an_error_and_no_lost_key() {
+    fn lost_key_is_no_full_disk_whatever_it_says() {
         let said = "IO error: No space left on device: While appending to file: case/000007.log";
         assert!(Violation::other(said).is_a_full_disk());
         assert!(!Violation::lost(said).is_a_full_disk());
