@@ -31,7 +31,7 @@ use crate::math::{Bits, Items, Rate};
 
 /// The geometry: at least one line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocked {
+pub struct Blocked {
     lines: u64,
     pattern: Pattern,
 }
@@ -78,15 +78,6 @@ impl Blocked {
             probes: self.pattern.probes(),
             groups: self.pattern.groups(),
         }
-    }
-
-    pub(super) fn lines(self) -> u64 {
-        self.lines
-    }
-
-    /// The same pattern in another number of lines.
-    pub(super) fn with_lines(self, lines: u64) -> Self {
-        Self { lines, ..self }
     }
 
     #[inline]

@@ -44,7 +44,7 @@ use crate::sync::atomic::{Ordering, fence};
 
 /// The geometry: at least one shard of at least one bucket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ribbon {
+pub struct Ribbon {
     words: u64,
     shards: u64,
     shard_words: u64,

@@ -28,13 +28,9 @@
 //!   Membership Using Ribbon*, SEA 2022.
 
 pub mod blocked;
-pub mod classic;
 pub mod fill;
-pub mod grandi;
 pub mod growth;
-pub mod partitioned;
 pub mod ribbon;
-pub mod standard;
 mod units;
 
 use std::ops::RangeInclusive;
