@@ -3,6 +3,7 @@
 
 use super::store;
 use arbitrary::{Result, Unstructured};
+use lsm_sieve_classics::filter::resize::{expand, fold};
 use lsm_sieve_classics::filter::{
     Composite, CounterWidth, Counting, Full, Growing, Growth, HashCoding, Membership,
     MinimalIncrease, RecurringMinimum, RemoveError, Sliding, SlidingOptions, Spectral, Stage, Turn,
@@ -62,8 +63,8 @@ fn stages(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> 
         let (stage, keys) = &all[one];
         let (second, others) = &all[other];
         let made = match input.int_in_range(0..=15)? {
-            0 => stage.fold().ok().map(|folded| (folded, keys.clone())),
-            1 => stage.expand().ok().map(|wider| (wider, keys.clone())),
+            0 => fold(stage).ok().map(|folded| (folded, keys.clone())),
+            1 => expand(stage).ok().map(|wider| (wider, keys.clone())),
             2 => Some((store::stage(&store::record(stage)), keys.clone())),
             3 => Stage::new(stage.shape())
                 .ok()

@@ -3,7 +3,7 @@
 
 use super::store;
 use arbitrary::{Result, Unstructured};
-use lsm_sieve_filter::filter::{Chain, Scalable, ScalableOptions};
+use lsm_sieve_classics::filter::{Chain, Scalable, ScalableOptions};
 use lsm_sieve_filter::hash::{Imprint, KeyHash};
 use lsm_sieve_filter::math::{Bits, Items};
 use lsm_sieve_format::disk::{Disk, Fault, MemoryDisk};

@@ -1,7 +1,7 @@
 //! What several targets need: filters and their sidecars, built from the fuzzer's bytes.
 
 use arbitrary::{Result, Unstructured};
-use lsm_sieve_filter::filter::{Kind, Stage};
+use lsm_sieve_classics::filter::{Kind, Stage};
 use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash, KeyHasher, Seed};
 use lsm_sieve_filter::math::Rate;
 use lsm_sieve_filter::math::growth::Tightening;

@@ -133,10 +133,10 @@ fn oversized_sidecar_is_not_loaded() {
     let mut sidecar = decode(&read_file(&RealDisk, &file, 1 << 30).unwrap()).unwrap();
     let stage = || StageRecord {
         shape: Shape {
-            kind: Kind::Standard,
+            kind: Kind::Blocked,
             bits: Bits::new(WORDS as u64 * 64),
-            probes: Probes::new(32),
-            groups: 0,
+            probes: Probes::new(8),
+            groups: 2,
         },
         items: Items::new(KEYS),
         words: vec![u64::MAX; WORDS],

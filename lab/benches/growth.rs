@@ -13,7 +13,7 @@ mod common;
 
 use common::{hashes, keys_asked_for, median, time};
 use fastbloom::AtomicBloomFilter;
-use lsm_sieve_filter::filter::{Kind, Scalable, ScalableOptions, Stage};
+use lsm_sieve_classics::filter::{Kind, Scalable, ScalableOptions, Stage};
 use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash};
 use lsm_sieve_filter::math::{Items, Rate};
 

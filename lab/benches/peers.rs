@@ -21,6 +21,7 @@ use lsm_sieve_classics::filter::{
     CounterWidth, Counting, Growing, Growth, HashCoding, Kind, MinimalIncrease, Scalable,
     ScalableOptions, Spectral, Stage,
 };
+use lsm_sieve_filter::filter::Stage as StoreStage;
 use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash};
 use lsm_sieve_filter::math::{Items, Rate};
 use scalable_cuckoo_filter::ScalableCuckooFilter;
@@ -103,9 +104,12 @@ fn ours(set: &Set) {
         let bits = |stage: &Stage| Some(stage.size().get());
         set.measure(&format!("{kind:?}"), fill, Stage::may_contain, bits);
     }
-    let fill = |keys: &[KeyHash]| Stage::ribbon(keys.to_vec(), RATE).expect("there is memory");
-    let bits = |stage: &Stage| Some(stage.size().get());
-    set.measure("Ribbon", fill, Stage::may_contain, bits);
+    let fill = |keys: &[KeyHash]| {
+        let stage = StoreStage::ribbon(keys.to_vec(), RATE);
+        stage.expect("there is memory")
+    };
+    let bits = |stage: &StoreStage| Some(stage.size().get());
+    set.measure("Ribbon", fill, StoreStage::may_contain, bits);
     let fill = |keys: &[KeyHash]| {
         let filter = Scalable::new(IMPRINT, ScalableOptions::default());
         keys.iter().for_each(|&hash| _ = filter.insert(hash));

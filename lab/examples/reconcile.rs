@@ -6,7 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve_filter::filter::{Kind, Mismatch, Stage, StageError};
+use lsm_sieve_classics::filter::{Kind, Mismatch, Stage, StageError};
 use lsm_sieve_filter::hash::{HashId, KeyHash, KeyHasher, Seed};
 use lsm_sieve_filter::math::{Items, Rate};
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@
 //! # Map
 //!
 //! Each module uses only the modules before it: [`math`] -> [`hash`] -> `bits` -> [`filter`] ->
-//! `id` -> [`plan`].
+//! `id`.
 
 #[doc(hidden)]
 pub mod bits;
@@ -15,7 +15,6 @@ pub mod hash;
 #[doc(hidden)]
 pub mod id;
 pub mod math;
-pub mod plan;
 
 pub use id::SegmentId;
 

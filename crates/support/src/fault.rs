@@ -99,7 +99,7 @@ faults! {
     FilterAfterDistrust => "segment::registry",
     // ---- filters
     /// Stages of different layouts are ORed word by word.
-    UnequalKindsMerged => "filter::laws::merging::what_does_not_match",
+    UnequalKindsMerged => "filter::merge",
     /// Stages with different numbers of probes are ORed.
     UnequalProbesMerged => "filter::merge",
     /// Stages whose probes are spread over different numbers of words are ORed.
@@ -115,7 +115,7 @@ faults! {
     /// Filters of a hash function that has changed are ORed or chained.
     DriftedHashesMerged => "filter::chain",
     /// Static stages, in which no key has bits of its own, are ORed.
-    StaticMerged => "filter::laws::merging",
+    StaticMerged => "filter::merge",
     /// A static stage is built without some of its keys.
     StaticKeyLost => "filter::ribbon",
     /// A key that is inserted into a finished static stage is ignored.
@@ -129,7 +129,7 @@ faults! {
     /// A counter at its maximum is decremented, though it may stand for more.
     SaturatedCounterDecremented => "lab/classics filter::",
     /// A fold keeps one line of each pair.
-    HalfFolded => "filter::",
+    HalfFolded => "lab/classics filter::resize",
     /// A sliding window drops its newest generation instead of its oldest.
     NewestGenerationDropped => "lab/classics filter::",
     // ---- the readers' lock

@@ -9,7 +9,7 @@ use super::error::DifferentialError;
 use super::options::FilterChoice;
 use super::record::{self, Record};
 use lsm_sieve::CfReader;
-use lsm_sieve_filter::filter::{Kind, Shape, Stage, StageError};
+use lsm_sieve_classics::filter::{Kind, Shape, Stage, StageError};
 use lsm_sieve_filter::hash::KeyHasher;
 use lsm_sieve_filter::math::{Bits, Items};
 use lsm_sieve_support::fault::fault;

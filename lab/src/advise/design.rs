@@ -5,7 +5,6 @@
 //! places comes from the same formulas and only the width differs. A filter that consists of
 //! several filters is sized as that filter sizes its parts.
 
-use crate::filter::Stage;
 use crate::math::{
     Bits, Items, MAX_PROBES, Probes, Rate, blocked, classic, fill, hash_coding, partitioned,
     ribbon, smallest_fitting, standard, window,
@@ -274,7 +273,7 @@ fn table(items: Items, rate: Rate) -> Option<Part> {
 /// A static stage. A probe reads two consecutive blocks of its first columns.
 fn slots(items: Items, rate: Rate) -> Option<Part> {
     Some(Part {
-        bits: Stage::ribbon_size(items, rate)?,
+        bits: lsm_sieve_filter::filter::Stage::ribbon_size(items, rate)?,
         probes: Probes::new(ribbon::slot_parts(rate)? / ribbon::PARTS),
         lines: 2.0,
     })
@@ -307,7 +306,8 @@ mod tests {
             Design::Classic => stage(Kind::Classic),
             Design::Ribbon => {
                 let hashes = naive::hashes(1).take(items.get() as usize);
-                Stage::ribbon(hashes.collect(), rate).unwrap().size()
+                let stage = lsm_sieve_filter::filter::Stage::ribbon(hashes.collect(), rate);
+                stage.unwrap().size()
             }
             Design::Counting => Counting::with_rate(items, rate).unwrap().size(),
             Design::Spectral => Spectral::with_rate(items, rate, wide).unwrap().size(),

@@ -145,10 +145,7 @@ impl LsmFilters {
     /// that these inputs did not hold. Must be called before the outputs are installed. The inputs'
     /// filters answer for the outputs at once; maintenance rebuilds them if that pays.
     pub fn merged(&self, inputs: &[SegmentId], outputs: &[SegmentId]) -> MergeReport {
-        // Not installed yet, so not to be taken for abandoned.
-        let mut awaited = outputs;
-        fault!(OutputsNotAwaited, awaited = &[]);
-        awaited.iter().for_each(|&id| self.link.begin(id));
+        self.await_outputs(outputs);
         let rate = self.cf.intake().segments().rate();
         let report = merge::merge(
             &self.filters.registry,
@@ -158,7 +155,12 @@ impl LsmFilters {
             inputs,
             outputs,
         );
-        tracing::info!(decision = %report.decision, "segments were merged");
+        tracing::info!(
+            inputs = inputs.len(),
+            filter = ?report.filter,
+            rate = report.predicted_rate,
+            "segments were merged"
+        );
         let mut merges = unpoisoned(self.merges.lock());
         if merges.len() == MERGES {
             merges.pop_front();
@@ -166,6 +168,12 @@ impl LsmFilters {
         merges.push_back(report.clone());
         self.filters.wakeup.notify();
         report
+    }
+
+    /// They are not installed yet, and must not be taken for abandoned.
+    fn await_outputs(&self, outputs: &[SegmentId]) {
+        fault!(OutputsNotAwaited, return);
+        outputs.iter().for_each(|&id| self.link.begin(id));
     }
 
     /// The last merges that [`LsmFilters::merged`] was told of, oldest first.

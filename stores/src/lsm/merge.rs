@@ -1,10 +1,20 @@
 //! The filters of a merge whose keys were not seen.
 //!
 //! Another process may compact segments, or a manifest may arrive that names the outputs of a
-//! merge. The outputs hold no key that the inputs did not hold. So they get the inputs' filters,
-//! chained or ORed, and no key is read. When that costs more false
-//! positives or probes than the filters may, maintenance rebuilds them from the outputs' keys.
-//! [`plan`](lsm_sieve_filter::plan) decides.
+//! merge. The outputs hold no key that the inputs did not hold, so the inputs' filters answer for
+//! them at once, and no key is read:
+//!
+//! ```text
+//! Or      one filter with the bits of all, if their shapes agree and it keeps the rate. Fill
+//!         ratios add up: two half-full filters of 10 bits per key go from 0.8 % to 13.8 %
+//! Chain   the filters one after the other. Rates and probes add up: two such have 1.6 %
+//! None    an input has no filter, or the memory has no room: lookups read the outputs
+//! ```
+//!
+//! When the keys come by, the filter is built anew: at once if a [`SegmentBuild`] sees them, else
+//! by maintenance, which reads the outputs if their filter passes the rate or has too many stages.
+//!
+//! [`SegmentBuild`]: super::SegmentBuild
 
 use std::sync::Arc;
 
@@ -13,13 +23,7 @@ use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::Imprint;
 use crate::math::{Bits, Items, Rate};
-use lsm_sieve_filter::plan::{
-    Action, Budget, Decision, Facts, Fraction, Input, InputStage, Keys, plan,
-};
 use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentId};
-
-/// The most stages that a lookup probes for one segment; maintenance rebuilds filters with more.
-const STAGES: u32 = 4;
 
 /// What became of the filters of a merge.
 #[derive(Clone, Debug)]
@@ -29,10 +33,21 @@ pub struct MergeReport {
     pub inputs: Vec<SegmentId>,
     /// The segments that they were merged into.
     pub outputs: Vec<SegmentId>,
-    /// What was decided, with the reason and the cost.
-    pub decision: Decision,
-    /// Whether the outputs have a filter now. If not, lookups read them until it is rebuilt.
-    pub has_filter: bool,
+    /// The filter that the outputs have now.
+    pub filter: MergedFilter,
+    /// Its predicted false-positive rate; 1 if there is none.
+    pub predicted_rate: f64,
+}
+
+/// The filter of the outputs of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergedFilter {
+    /// One filter with the bits of all inputs.
+    Or,
+    /// The filters of all inputs, one after the other.
+    Chain,
+    /// None: lookups read the outputs until one is built.
+    None,
 }
 
 /// Gives the outputs of a merge the filter of its inputs.
@@ -44,113 +59,225 @@ pub(super) fn merge(
     inputs: &[SegmentId],
     outputs: &[SegmentId],
 ) -> MergeReport {
-    let filters: Vec<Option<Arc<SealedFilter>>> = inputs
-        .iter()
-        .map(|&id| registry.get(id).and_then(|segment| segment.filter()))
-        .collect();
-    let facts = Facts {
-        keys: Keys::OnDisk,
-        overlap: Fraction::NONE,
+    let filter = |&id| registry.get(id).and_then(|segment| segment.filter());
+    let filters: Option<Vec<Arc<SealedFilter>>> = inputs.iter().map(filter).collect();
+    let filters = filters.unwrap_or_default();
+    let merged = merged(imprint, rate, room, &filters);
+    let mut report = MergeReport {
+        inputs: inputs.to_vec(),
+        outputs: outputs.to_vec(),
+        filter: MergedFilter::None,
+        predicted_rate: 1.0,
     };
-    let budget = Budget {
-        rate,
-        probed_stages: STAGES,
-        bits: room,
-    };
-    let described: Vec<Input> = inputs
-        .iter()
-        .zip(&filters)
-        .map(|(&id, filter)| input(id, imprint, filter.as_deref()))
-        .collect();
-    let decision = plan(&described, &facts, &budget);
-    let all: Option<Vec<Arc<SealedFilter>>> = filters.into_iter().collect();
-    let merged = all.and_then(|all| carried_out(decision.action, imprint, &all));
-    let has_filter = merged.is_some();
-    if let Some((chain, entries)) = merged {
-        let source = Source::OrOfInputs;
-        let filter = Arc::new(SealedFilter::new(chain, entries, rate, source));
-        // What several outputs share is not stored for each of them.
-        let mut is_shared = outputs.len() > 1;
-        fault!(SingleOutputShares, is_shared = inputs.len() > 1);
+    if let Some((kind, chain)) = merged {
+        report.filter = kind;
+        report.predicted_rate = chain.predicted_rate();
+        let entries = filters.iter().map(|filter| filter.entries).sum();
+        let filter = Arc::new(SealedFilter::new(chain, entries, rate, Source::OrOfInputs));
+        let is_shared = is_shared(inputs, outputs);
         for &id in outputs {
             let segment = registry.open(id);
             segment.set_shared_filter(Arc::clone(&filter), is_shared);
         }
     }
-    MergeReport {
-        inputs: inputs.to_vec(),
-        outputs: outputs.to_vec(),
-        decision,
-        has_filter,
-    }
+    report
 }
 
-fn input(id: SegmentId, imprint: Imprint, filter: Option<&SealedFilter>) -> Input {
-    let stages = filter.map_or(&[][..], |filter| filter.chain.stages());
-    let stage = |stage: &Stage| InputStage {
-        shape: stage.shape(),
-        rate: Fraction::new(stage.predicted_rate()).unwrap_or(Fraction::ALL),
-    };
-    Input {
-        id,
-        items: filter.map_or(Items::new(0), |filter| filter.chain.items()),
-        imprint,
-        stages: stages.iter().map(stage).collect(),
-    }
+/// Whether several outputs share the filter. It is not stored for each of them.
+fn is_shared(inputs: &[SegmentId], outputs: &[SegmentId]) -> bool {
+    fault!(SingleOutputShares, return inputs.len() > 1);
+    outputs.len() > 1
 }
 
-/// The filter that a decision asks for, and the entries of its inputs. Until a rebuild is done, the
-/// inputs are chained. `None` if there is to be none, or no memory.
-fn carried_out(
-    action: Action,
+/// `None` if there is no input, an input has no filter of this imprint, or memory does not suffice.
+fn merged(
     imprint: Imprint,
+    rate: Rate,
+    room: Bits,
     inputs: &[Arc<SealedFilter>],
-) -> Option<(Chain, u64)> {
-    let entries = inputs.iter().map(|filter| filter.entries).sum();
-    let chain = match action {
-        Action::Drop => return None,
-        Action::Or(_) => ored(inputs).or_else(|| chained(imprint, inputs)),
-        Action::Fold { to } => folded(inputs, to).or_else(|| chained(imprint, inputs)),
-        Action::Keep | Action::Chain | Action::Rebuild { .. } => chained(imprint, inputs),
-    };
-    Some((chain?, entries))
-}
-
-fn chained(imprint: Imprint, inputs: &[Arc<SealedFilter>]) -> Option<Chain> {
-    let stages = inputs.iter().flat_map(|filter| filter.chain.stages());
-    Some(Chain::new(imprint, cloned(stages)?))
-}
-
-/// `None` if memory does not suffice.
-fn cloned<'a>(stages: impl IntoIterator<Item = &'a Stage>) -> Option<Vec<Stage>> {
-    let stages = stages.into_iter().map(|stage| stage.try_clone().ok());
-    stages.collect()
-}
-
-/// `None` if the inputs differ in shape and cannot be expanded to each other's.
-fn ored(inputs: &[Arc<SealedFilter>]) -> Option<Chain> {
-    let largest = inputs.iter().map(|filter| filter.chain.size()).max()?;
-    let mut expanded = inputs.iter().map(|filter| expanded(&filter.chain, largest));
-    let first = expanded.next()??;
-    expanded.try_fold(first, |merged, next| merged.or(&next?).ok())
-}
-
-fn expanded(chain: &Chain, to: Bits) -> Option<Chain> {
-    let mut stages = cloned(chain.stages())?;
-    while let [stage] = stages.as_slice()
-        && stage.size() < to
-    {
-        stages = vec![stage.expand().ok()?];
+) -> Option<(MergedFilter, Chain)> {
+    let chains: Vec<&Chain> = inputs.iter().map(|filter| &filter.chain).collect();
+    let covers = |chain: &&Chain| chain.imprint() == imprint && !chain.stages().is_empty();
+    if chains.is_empty() || !chains.iter().all(covers) {
+        return None;
     }
-    Some(Chain::new(chain.imprint(), stages))
+    let stages: Vec<&Stage> = chains.iter().flat_map(|chain| chain.stages()).collect();
+    let keys = chains.iter().map(|chain| chain.items()).sum();
+    // Every input has a stage, so with as many stages it has one.
+    if stages.len() == chains.len() && can_be_ored(&stages, keys, rate) {
+        let union = (stages[0].size() <= room).then(|| ored(&stages))??;
+        return Some((MergedFilter::Or, Chain::new(imprint, vec![union])));
+    }
+    if stages.iter().map(|stage| stage.size()).sum::<Bits>() > room {
+        return None;
+    }
+    let copies = stages.iter().map(|stage| stage.try_clone().ok());
+    let chain = Chain::new(imprint, copies.collect::<Option<_>>()?);
+    Some((MergedFilter::Chain, chain))
 }
 
-fn folded(inputs: &[Arc<SealedFilter>], to: Bits) -> Option<Chain> {
-    let merged = ored(inputs)?;
-    let imprint = merged.imprint();
-    let mut stage = merged.into_stages().pop()?;
-    while stage.size() > to {
-        stage = stage.fold().ok()?;
+/// Whether there are several stages, of one shape in which `keys` keys keep the rate.
+fn can_be_ored(stages: &[&Stage], keys: Items, rate: Rate) -> bool {
+    let shape = stages[0].shape();
+    stages.len() > 1
+        && !shape.kind.is_static()
+        && stages.iter().all(|stage| stage.shape() == shape)
+        && stages[0].capacity(rate) >= keys
+}
+
+/// The bits of all stages in one; `None` if memory does not suffice.
+fn ored(stages: &[&Stage]) -> Option<Stage> {
+    let union = stages[0].try_clone().ok()?;
+    for other in &stages[1..] {
+        union.or_with(other).ok()?;
     }
-    Some(Chain::new(imprint, vec![stage]))
+    Some(union)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{Kind, Shape};
+    use crate::hash::{HashId, KeyHash, KeyHasher, Seed};
+    use std::ops::Range;
+
+    const ROOM: Bits = Bits::new(u64::MAX);
+    const ONE_PERCENT: Rate = Rate::ONE_PERCENT;
+
+    fn hasher(seed: u8) -> KeyHasher {
+        KeyHasher::new(HashId::Xxh3, Seed::from_bytes([seed; 16]))
+    }
+
+    fn hashes(keys: Range<u64>) -> impl Iterator<Item = KeyHash> {
+        let hasher = hasher(1);
+        keys.map(move |key| hasher.hash(&key.to_be_bytes()))
+    }
+
+    /// A stage for 1,000 keys at 1 %.
+    fn roomy() -> Stage {
+        Stage::with_rate(Kind::Blocked, Items::new(1_000), ONE_PERCENT).unwrap()
+    }
+
+    fn filled(stage: Stage, keys: Range<u64>) -> Stage {
+        hashes(keys).for_each(|hash| _ = stage.insert(hash));
+        stage
+    }
+
+    fn sealed(stages: Vec<Stage>) -> Arc<SealedFilter> {
+        let chain = Chain::new(hasher(1).imprint(), stages);
+        Arc::new(SealedFilter::new(chain, 1, ONE_PERCENT, Source::OrOfInputs))
+    }
+
+    fn roomy_with(keys: Range<u64>) -> Arc<SealedFilter> {
+        sealed(vec![filled(roomy(), keys)])
+    }
+
+    fn merged(inputs: &[Arc<SealedFilter>]) -> Option<(MergedFilter, Chain)> {
+        super::merged(hasher(1).imprint(), ONE_PERCENT, ROOM, inputs)
+    }
+
+    /// The filter made of inputs with the keys 0..`keys`, none of which it denies.
+    fn kept(inputs: &[Arc<SealedFilter>], keys: u64) -> (MergedFilter, f64) {
+        let (kind, chain) = merged(inputs).unwrap();
+        assert!(hashes(0..keys).all(|hash| chain.may_contain(hash)));
+        (kind, chain.predicted_rate())
+    }
+
+    /// An OR costs nothing where it is chosen; elsewhere it ruins the false-positive rate.
+    #[test]
+    fn inputs_are_ored_only_within_the_rate() {
+        let (kind, rate) = kept(&[roomy_with(0..450), roomy_with(450..900)], 900);
+        assert_eq!(kind, MergedFilter::Or);
+        assert!(rate <= 0.01, "{rate}");
+
+        let full = [roomy_with(0..1_000), roomy_with(1_000..2_000)];
+        let (kind, rate) = kept(&full, 2_000);
+        assert_eq!(kind, MergedFilter::Chain);
+        assert!((0.015..0.021).contains(&rate), "{rate}");
+        let [left, right] = full.each_ref().map(|filter| &filter.chain);
+        assert!(left.or(right).unwrap().predicted_rate() > 0.08);
+    }
+
+    #[test]
+    fn inputs_are_ored_up_to_the_last_key_of_the_capacity() {
+        let capacity = roomy().capacity(ONE_PERCENT).get();
+        let counted = |items| {
+            let stage = filled(roomy(), 0..10);
+            let words: Vec<u64> = stage.words().collect();
+            let read = Stage::from_words(stage.shape(), Items::new(items), words).unwrap();
+            sealed(vec![read])
+        };
+        for (more, expected) in [(0, MergedFilter::Or), (1, MergedFilter::Chain)] {
+            let inputs = [counted(10), counted(capacity - 10 + more)];
+            assert_eq!(kept(&inputs, 10).0, expected, "{more} more");
+        }
+    }
+
+    #[test]
+    fn inputs_of_other_shapes_are_chained() {
+        let larger = Stage::with_rate(Kind::Blocked, Items::new(9_000), ONE_PERCENT).unwrap();
+        let shape = roomy().shape();
+        let (groups, probes) = (2, crate::math::Probes::new(4));
+        assert_ne!((shape.groups, shape.probes), (groups, probes));
+        let other = Shape {
+            groups,
+            probes,
+            ..shape
+        };
+        let fixed = Stage::ribbon(hashes(10..20).collect(), ONE_PERCENT).unwrap();
+        let small = roomy_with(0..10);
+        for other in [
+            sealed(vec![filled(larger, 10..20)]),
+            sealed(vec![filled(Stage::new(other).unwrap(), 10..20)]),
+            sealed(vec![fixed]),
+            sealed(vec![filled(roomy(), 10..20), roomy()]),
+        ] {
+            assert_eq!(
+                kept(&[small.clone(), other.clone()], 20).0,
+                MergedFilter::Chain
+            );
+            assert_eq!(kept(&[other, small.clone()], 20).0, MergedFilter::Chain);
+        }
+    }
+
+    #[test]
+    fn single_input_is_kept() {
+        let input = roomy_with(0..900);
+        assert_eq!(
+            kept(&[input.clone()], 900),
+            (MergedFilter::Chain, input.chain.predicted_rate())
+        );
+    }
+
+    /// A merge whose inputs are not all covered must not result in a filter that looks complete.
+    #[test]
+    fn uncovered_input_leaves_no_filter() {
+        let foreign = Chain::new(hasher(2).imprint(), vec![roomy()]);
+        let foreign = SealedFilter::new(foreign, 1, ONE_PERCENT, Source::OrOfInputs);
+        let covered = || roomy_with(0..10);
+        for inputs in [
+            vec![],
+            vec![sealed(vec![])],
+            vec![covered(), sealed(vec![])],
+            vec![covered(), Arc::new(foreign)],
+        ] {
+            assert!(merged(&inputs).is_none(), "{inputs:?}");
+        }
+    }
+
+    #[test]
+    fn filter_beyond_the_room_is_not_made() {
+        let one = roomy().size().get();
+        let (few, many) = (
+            [roomy_with(0..9), roomy_with(9..18)],
+            [roomy_with(0..999), roomy_with(0..999)],
+        );
+        for (inputs, needed) in [(few, one), (many, 2 * one)] {
+            let within = |room| {
+                let room = Bits::new(room);
+                super::merged(hasher(1).imprint(), ONE_PERCENT, room, &inputs).is_some()
+            };
+            assert!(within(needed) && !within(needed - 1), "{needed}");
+        }
+    }
 }

@@ -54,6 +54,6 @@ mod tests;
 pub use engine::Lsm;
 pub use filters::{ExternalWrites, LsmFilters};
 pub use memtable::Memtable;
-pub use merge::MergeReport;
+pub use merge::{MergeReport, MergedFilter};
 pub use segment::{SegmentBuild, SegmentFilter};
 pub use segment_info::SegmentInfo;

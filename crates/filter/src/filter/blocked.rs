@@ -11,6 +11,15 @@
 //! '---- group 0 -----' '---- group 1 -----'        groups = 4: two words each
 //! ```
 //!
+//! ```text
+//! insert(hash):                          may_contain(hash):
+//!     g = hash × SPREAD                      g = hash × SPREAD
+//!     for each group:                        for each group:
+//!         word, mask = mark(g, group)            word, mask = mark(g, group)
+//!         line[word] |= mask                     if line[word] & mask != mask: return absent
+//!                                            return maybe
+//! ```
+//!
 //! A lookup costs one cache miss and no branch; with AVX2 it probes all groups at once. An
 //! insertion costs one atomic operation per group instead of one per bit, which is where concurrent
 //! Bloom filters usually lose their time. [`crate::math::blocked`] computes how many bits this
@@ -19,9 +28,7 @@
 //! If the number of lines is a power of two, the line is the hash's leading bits: halving the
 //! filter merges neighbours, doubling it repeats each line.
 
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-pub(super) mod avx2;
-
+use super::simd::line::{SPREAD, mark};
 use super::simd::{Simd, WithSimd, dispatch};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};
@@ -31,14 +38,10 @@ use crate::math::{Bits, Items, Rate};
 
 /// The geometry: at least one line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocked {
+pub struct Blocked {
     lines: u64,
     pattern: Pattern,
 }
-
-/// Spreads a hash, so that keys of one line do not share the bits that choose within it. 2^64
-/// divided by the golden ratio. Frozen, because stored bits depend on it.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Calls the function with the pattern's numbers as constants, so that it has neither loops nor
 /// branches. Without arguments, returns a pointer to it: a compiler that sees all of the functions
@@ -78,15 +81,6 @@ impl Blocked {
             probes: self.pattern.probes(),
             groups: self.pattern.groups(),
         }
-    }
-
-    pub(super) fn lines(self) -> u64 {
-        self.lines
-    }
-
-    /// The same pattern in another number of lines.
-    pub(super) fn with_lines(self, lines: u64) -> Self {
-        Self { lines, ..self }
     }
 
     #[inline]
@@ -205,23 +199,6 @@ impl WithSimd<KeyHash> for OneKey<'_> {
     }
 }
 
-/// Loops instead of closures here and in [`mark`], because loops are always compiled into their
-/// caller. One comparison at the end: a compiler turns one comparison per word into branches that
-/// cannot be predicted.
-#[inline(always)]
-pub(super) fn contains_by_words<const GROUPS: usize, const EACH: u32>(
-    line: &Line,
-    hash: KeyHash,
-) -> bool {
-    let spread = hash.get().wrapping_mul(SPREAD);
-    let mut missing = 0;
-    for group in 0..GROUPS {
-        let (word, mask) = mark::<GROUPS, EACH>(spread, group);
-        missing |= line.missing(word, mask);
-    }
-    missing == 0
-}
-
 fn contains_each<const GROUPS: usize, const EACH: u32>(
     geometry: Blocked,
     words: &Words,
@@ -262,27 +239,6 @@ fn contains_with<const GROUPS: usize, const EACH: u32>(
     hash: KeyHash,
 ) -> bool {
     simd.contains::<GROUPS, EACH>(line, hash)
-}
-
-/// The word of one group, and the bits to set in it.
-#[inline(always)]
-fn mark<const GROUPS: usize, const EACH: u32>(spread: u64, group: usize) -> (usize, u64) {
-    let span = 8 / GROUPS;
-    let start = group as u32 * (span.ilog2() + 6 * EACH);
-    let word = group * span + take(spread, start, span.ilog2()) as usize;
-    let first = start + span.ilog2();
-    let mut mask = 0;
-    for probe in 0..EACH {
-        mask |= 1 << take(spread, first + 6 * probe, 6);
-    }
-    (word, mask)
-}
-
-/// `count` bits after the topmost `start`. Shifts of one product: a chain of shifted products would
-/// be compiled to one multiplication for each of them.
-#[inline(always)]
-fn take(spread: u64, start: u32, count: u32) -> u64 {
-    (spread >> (64 - start - count)) & ((1 << count) - 1)
 }
 
 impl TryFrom<Shape> for Blocked {
@@ -372,23 +328,5 @@ mod tests {
     #[test]
     fn what_is_denied_is_what_the_filter_does_not_contain() {
         for_each_simd!(simd => what_is_denied_is_what_the_filter_does_not_contain_through(simd));
-    }
-
-    #[test]
-    fn every_group_keeps_to_its_words() {
-        let hashes = if cfg!(miri) { 200u64 } else { 10_000 };
-        for hash in (0..hashes).map(|i| KeyHash::new(i.wrapping_mul(0xd134_2543_de82_ef95))) {
-            let spread = hash.get().wrapping_mul(SPREAD);
-            for group in 0..2 {
-                let (word, mask) = mark::<2, 5>(spread, group);
-                assert_eq!(word / 4, group);
-                assert!((1..=5).contains(&mask.count_ones()));
-            }
-            for group in 0..4 {
-                let (word, mask) = mark::<4, 2>(spread, group);
-                assert_eq!(word / 2, group);
-                assert!((1..=2).contains(&mask.count_ones()));
-            }
-        }
     }
 }

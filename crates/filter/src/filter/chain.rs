@@ -3,21 +3,23 @@
 //! A key is absent if every stage says so. Chained stages keep their bits apart, so their
 //! false-positive rates add up. ORed stages share their bits, and the rate grows much faster.
 
+use super::layout::Layout;
 use super::merge::{same_count, same_imprint};
-use super::{Mismatch, Stage, test_many};
+use super::stage::Stage;
+use super::{Mismatch, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, growth};
 
 /// An immutable filter of one or more stages. Without stages it holds no key.
 #[derive(Debug)]
-pub struct Chain {
+pub struct Chain<L: Layout> {
     imprint: Imprint,
-    stages: Vec<Stage>,
+    stages: Vec<Stage<L>>,
 }
 
-impl Chain {
+impl<L: Layout> Chain<L> {
     /// Seals stages that were filled with hashes of this imprint.
-    pub fn new(imprint: Imprint, stages: Vec<Stage>) -> Self {
+    pub fn new(imprint: Imprint, stages: Vec<Stage<L>>) -> Self {
         Self { imprint, stages }
     }
 
@@ -34,13 +36,13 @@ impl Chain {
     }
 
     /// The stages, oldest first.
-    pub fn stages(&self) -> &[Stage] {
+    pub fn stages(&self) -> &[Stage<L>] {
         &self.stages
     }
 
     /// The stages, by value.
     #[doc(hidden)]
-    pub fn into_stages(self) -> Vec<Stage> {
+    pub fn into_stages(self) -> Vec<Stage<L>> {
         self.stages
     }
 
@@ -98,7 +100,7 @@ impl Chain {
     ///
     /// # Errors
     /// If the imprints differ.
-    pub fn chain(mut self, newer: Chain) -> Result<Chain, Mismatch> {
+    pub fn chain(mut self, newer: Self) -> Result<Self, Mismatch> {
         same_imprint(self.imprint, newer.imprint)?;
         self.stages.extend(newer.stages);
         Ok(self)
@@ -108,7 +110,7 @@ impl Chain {
     ///
     /// # Errors
     /// If imprints, stage counts or shapes differ, or if there is not enough memory.
-    pub fn or(&self, other: &Chain) -> Result<Chain, Mismatch> {
+    pub fn or(&self, other: &Self) -> Result<Self, Mismatch> {
         same_imprint(self.imprint, other.imprint)?;
         same_count(self.stages.len(), other.stages.len())?;
         let pairs = self.stages.iter().zip(&other.stages);
@@ -117,7 +119,7 @@ impl Chain {
             both.or_with(b)?;
             Ok(both)
         });
-        Ok(Chain::new(
+        Ok(Self::new(
             self.imprint,
             stages.collect::<Result<_, Mismatch>>()?,
         ))
@@ -127,8 +129,8 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::Kind;
     use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Chain, Kind, Stage};
     use crate::hash::HashId;
     use crate::math::Rate;
 

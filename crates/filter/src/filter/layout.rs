@@ -1,155 +1,78 @@
-//! The closed set of layouts: a validated geometry, without the bits.
+//! Where the bits of a key are: a validated geometry, without the bits.
 
 use super::blocked::Blocked;
-use super::classic::Classic;
-use super::partitioned::Partitioned;
 use super::ribbon::Ribbon;
-use super::standard::Standard;
 use super::{Kind, Shape, ShapeError, StageError};
 use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
+use std::fmt;
 
 /// A validated [`Shape`]: every position computed from it is in bounds, and nothing divides by
 /// zero.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Layout {
-    Standard(Standard),
-    Partitioned(Partitioned),
-    Blocked(Blocked),
-    Classic(Classic),
-    Ribbon(Ribbon),
-}
-
-macro_rules! each_layout {
-    ($layout:expr, $geometry:ident => $answer:expr) => {
-        match $layout {
-            Layout::Standard($geometry) => $answer,
-            Layout::Partitioned($geometry) => $answer,
-            Layout::Blocked($geometry) => $answer,
-            Layout::Classic($geometry) => $answer,
-            Layout::Ribbon($geometry) => $answer,
-        }
-    };
-}
-
-impl Layout {
+pub trait Layout: Copy + fmt::Debug + TryFrom<Shape, Error = ShapeError> {
     /// The smallest geometry of this kind that keeps `items` keys below `rate`.
-    pub(super) fn for_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
-        let layout = match kind {
-            Kind::Standard => Standard::for_rate(items, rate).map(Self::Standard),
-            Kind::Partitioned => Partitioned::for_rate(items, rate).map(Self::Partitioned),
-            Kind::Blocked => Blocked::for_rate(items, rate).map(Self::Blocked),
-            Kind::Classic => Classic::for_rate(items, rate).map(Self::Classic),
-            kind => return Err(other(kind, "filter that takes keys one by one").into()),
-        };
-        layout.ok_or(StageError::OutOfReach { kind, items, rate })
-    }
+    ///
+    /// # Errors
+    /// If no geometry of this kind reaches the rate, or its filters take no keys one by one.
+    fn for_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError>;
 
-    pub(super) fn shape(self) -> Shape {
-        each_layout!(self, geometry => geometry.shape())
-    }
+    /// One line of 512 bits, which may be full.
+    fn one_line() -> Self;
+
+    /// What a file records of it.
+    fn shape(self) -> Shape;
+
+    /// Sets the bits of a key; true if one changed.
+    fn insert(&self, words: &Words, hash: KeyHash) -> bool;
+
+    /// False only for a key that was never inserted.
+    fn may_contain(&self, words: &Words, hash: KeyHash) -> bool;
+
+    /// Prefetches the lines that [`Layout::may_contain`] will read.
+    fn prefetch(&self, words: &Words, hash: KeyHash);
+
+    /// The false-positive rate with this many keys.
+    fn rate(self, items: Items) -> f64;
+
+    /// The probability that one key leaves a given bit clear; `None` if keys share no bits, and no
+    /// further key is taken.
+    fn clear_chance(self) -> Option<f64>;
+
+    /// The false-positive rate of these very bits, for a random key.
+    fn observed_rate(self, words: &Words) -> f64;
 
     /// The number of words that hold the bits.
-    pub(super) fn words(self) -> u64 {
+    fn words(self) -> u64 {
         self.shape().bits.get() / 64
     }
 
-    #[inline]
-    pub(super) fn insert(&self, words: &Words, hash: KeyHash) -> bool {
-        each_layout!(self, geometry => geometry.insert(words, hash))
-    }
-
     /// [`Layout::insert`] of each key; returns how many of them changed a bit.
-    pub(super) fn insert_each(&self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
-        if let Self::Blocked(geometry) = self {
-            return geometry.insert_each(words, hashes);
-        }
+    fn insert_each(&self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
         let changed = hashes.iter().filter(|&&hash| self.insert(words, hash));
         changed.count() as u64
     }
 
-    #[inline]
-    pub(super) fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
-        match self {
-            Self::Blocked(geometry) => geometry.may_contain(words, hash),
-            Self::Ribbon(geometry) => geometry.may_contain(words, hash),
-            scattered => scattered.any_may_contain(words, hash),
-        }
-    }
-
-    /// A function of its own, so that the loops of the other layouts take no registers from the
-    /// blocked one.
-    #[inline(never)]
-    fn any_may_contain(&self, words: &Words, hash: KeyHash) -> bool {
-        each_layout!(self, geometry => geometry.may_contain(words, hash))
-    }
-
-    #[inline]
-    pub(super) fn prefetch(&self, words: &Words, hash: KeyHash) {
-        match self {
-            Self::Blocked(geometry) => geometry.prefetch(words, hash),
-            Self::Ribbon(geometry) => geometry.prefetch(words, hash),
-            scattered => scattered.prefetch_each(words, &[hash]),
-        }
-    }
-
     /// [`Layout::prefetch`] for each key.
-    #[inline(never)]
-    pub(super) fn prefetch_each(&self, words: &Words, hashes: &[KeyHash]) {
-        each_layout!(self, geometry => {
-            hashes.iter().for_each(|&hash| geometry.prefetch(words, hash));
-        });
+    fn prefetch_each(&self, words: &Words, hashes: &[KeyHash]) {
+        hashes.iter().for_each(|&hash| self.prefetch(words, hash));
     }
 
     /// Sets the answers of keys that may be in the words to true and leaves the others.
-    pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        match self {
-            Self::Blocked(geometry) => return geometry.test_each(words, hashes, answers),
-            Self::Ribbon(geometry) => return geometry.test_each(words, hashes, answers),
-            _ => {}
-        }
+    fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
         for (&hash, answer) in hashes.iter().zip(answers) {
             *answer = *answer || self.may_contain(words, hash);
         }
     }
 
-    /// The false-positive rate with this many keys.
-    pub(super) fn rate(self, items: Items) -> f64 {
-        each_layout!(self, geometry => geometry.rate(items))
+    /// Whether every answer is *maybe*. Stops at the first clear bit.
+    fn is_full(self, words: &Words) -> bool {
+        words.iter().all(|word| word == u64::MAX)
     }
 
-    /// The probability that one key leaves a given bit clear; `None` if keys share no bits.
-    pub(super) fn clear_chance(self) -> Option<f64> {
-        Some(match self {
-            Self::Standard(geometry) => geometry.clear_chance(),
-            Self::Partitioned(geometry) => geometry.clear_chance(),
-            Self::Blocked(geometry) => geometry.clear_chance(),
-            Self::Classic(geometry) => geometry.clear_chance(),
-            Self::Ribbon(_) => return None,
-        })
-    }
-
-    /// Whether every answer is *maybe*.
-    pub(super) fn is_full(self, words: &Words) -> bool {
-        match self {
-            Self::Ribbon(geometry) => geometry.is_full(words),
-            // Stops at the first clear bit.
-            _ => words.iter().all(|word| word == u64::MAX),
-        }
-    }
-
-    /// The false-positive rate of these very bits, for a random key.
-    pub(super) fn observed_rate(self, words: &Words) -> f64 {
-        each_layout!(self, geometry => geometry.observed_rate(words))
-    }
-
-    /// The most keys that stay at or below `rate`, by bisection; `None` if the layout takes no more
-    /// keys.
-    pub(super) fn capacity(self, rate: Rate) -> Option<Items> {
-        if let Self::Ribbon(_) = self {
-            return None;
-        }
+    /// The most keys that stay at or below `rate`, by bisection; `None` if it takes no more keys.
+    fn capacity(self, rate: Rate) -> Option<Items> {
+        self.clear_chance()?;
         let (mut fits, mut over) = (0, self.shape().bits.get());
         while over - fits > 1 {
             let middle = fits + (over - fits) / 2;
@@ -163,18 +86,106 @@ impl Layout {
     }
 }
 
-impl TryFrom<Shape> for Layout {
+/// The layouts that a store's filters have.
+#[derive(Clone, Copy, Debug)]
+pub enum StoreLayout {
+    /// [`Kind::Blocked`].
+    Blocked(Blocked),
+    /// [`Kind::Ribbon`].
+    Ribbon(Ribbon),
+}
+
+macro_rules! each_layout {
+    ($layout:expr, $geometry:ident => $answer:expr) => {
+        match $layout {
+            StoreLayout::Blocked($geometry) => $answer,
+            StoreLayout::Ribbon($geometry) => $answer,
+        }
+    };
+}
+
+impl Layout for StoreLayout {
+    fn for_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
+        if kind != Kind::Blocked {
+            return Err(other(kind, "filter that takes keys one by one").into());
+        }
+        let layout = Blocked::for_rate(items, rate).map(Self::Blocked);
+        layout.ok_or(StageError::OutOfReach { kind, items, rate })
+    }
+
+    fn one_line() -> Self {
+        Self::Blocked(Blocked::ONE_LINE)
+    }
+
+    fn shape(self) -> Shape {
+        each_layout!(self, geometry => geometry.shape())
+    }
+
+    #[inline]
+    fn insert(&self, words: &Words, hash: KeyHash) -> bool {
+        each_layout!(self, geometry => geometry.insert(words, hash))
+    }
+
+    fn insert_each(&self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
+        if let Self::Blocked(geometry) = self {
+            return geometry.insert_each(words, hashes);
+        }
+        let changed = hashes.iter().filter(|&&hash| self.insert(words, hash));
+        changed.count() as u64
+    }
+
+    #[inline]
+    fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
+        each_layout!(self, geometry => geometry.may_contain(words, hash))
+    }
+
+    #[inline]
+    fn prefetch(&self, words: &Words, hash: KeyHash) {
+        each_layout!(self, geometry => geometry.prefetch(words, hash));
+    }
+
+    fn prefetch_each(&self, words: &Words, hashes: &[KeyHash]) {
+        each_layout!(self, geometry => {
+            hashes.iter().for_each(|&hash| geometry.prefetch(words, hash));
+        });
+    }
+
+    fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+        each_layout!(self, geometry => geometry.test_each(words, hashes, answers));
+    }
+
+    fn rate(self, items: Items) -> f64 {
+        each_layout!(self, geometry => geometry.rate(items))
+    }
+
+    fn clear_chance(self) -> Option<f64> {
+        match self {
+            Self::Blocked(geometry) => Some(geometry.clear_chance()),
+            Self::Ribbon(_) => None,
+        }
+    }
+
+    fn is_full(self, words: &Words) -> bool {
+        match self {
+            Self::Blocked(_) => words.iter().all(|word| word == u64::MAX),
+            Self::Ribbon(geometry) => geometry.is_full(words),
+        }
+    }
+
+    fn observed_rate(self, words: &Words) -> f64 {
+        each_layout!(self, geometry => geometry.observed_rate(words))
+    }
+}
+
+impl TryFrom<Shape> for StoreLayout {
     type Error = ShapeError;
 
     fn try_from(shape: Shape) -> Result<Self, ShapeError> {
-        Ok(match shape.kind {
-            Kind::Standard => Self::Standard(shape.try_into()?),
-            Kind::Partitioned => Self::Partitioned(shape.try_into()?),
-            Kind::Blocked => Self::Blocked(shape.try_into()?),
-            Kind::Classic => Self::Classic(shape.try_into()?),
-            Kind::Ribbon => Self::Ribbon(shape.try_into()?),
-            kind => return Err(other(kind, "filter of bits")),
-        })
+        match shape.kind {
+            Kind::Blocked => shape.try_into().map(Self::Blocked),
+            Kind::Ribbon => shape.try_into().map(Self::Ribbon),
+            kind => Err(other(kind, "filter of a store")),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Merging stages without their keys: OR, AND, fold, expand.
+//! Merging stages without their keys: OR, AND, chain.
 //!
 //! Write B(S) for the bits that the keys of S set in one shape. A key x is answered *maybe* if
 //! B({x}) ⊆ B(S). The bits of a key do not depend on other keys, so B(S) is the union of all
@@ -12,28 +12,17 @@
 //!   less often.
 //! - **Chain** ([`super::Chain::chain`]): *maybe* if either says so. The bits stay apart, so the
 //!   rate is p + q − pq.
-//! - **Fold**: a stage of half the lines. A line is the hash's leading bits, and one bit fewer
-//!   selects the pair, so the rate is that of the same keys inserted into the smaller stage.
-//! - **Expand**: both lines that a key may now select have the bits of its old line. So no key is
-//!   lost, and the rate stays.
 //!
-//! ```text
-//! fold     | a | b | c | d |  ->  | a or b | c or d |            half the bits, a higher rate
-//! expand   | a | b |          ->  | a | a | b | b |              twice the bits, the same rate
-//! ```
-//!
-//! Only a blocked stage whose number of lines is a power of two can be folded and expanded, which
-//! allows stages of unequal size to be ORed. A static stage can be neither merged nor resized,
-//! because the bits of a key depend on all other keys. Counts are added, never compared with the
-//! bits: after a merge they are an upper bound of the distinct keys. A mismatch is refused, and the
-//! error names the property that differs.
+//! A static stage can be neither ORed nor ANDed, because the bits of a key depend on all other keys.
+//! Counts are added, never compared with the bits: after a merge they are an upper bound of the
+//! distinct keys. A mismatch is refused, and the error names the property that differs.
 
-use super::blocked::Blocked;
 use super::layout::Layout;
-use super::{Kind, Shape, Stage, StageError};
+use super::stage::Stage;
+use super::{Kind, Shape, StageError};
 use crate::fault::fault;
 use crate::hash::{HashId, Imprint};
-use crate::math::{Bits, Items, Probes};
+use crate::math::{Bits, Probes};
 
 /// Why two filters cannot be merged: the first property in which they differ.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -58,7 +47,7 @@ pub enum Mismatch {
     #[error("stages of different layouts ({left:?}, {right:?}): chain them instead")]
     Kind { left: Kind, right: Kind },
     /// Their sizes differ.
-    #[error("stages of {left} and {right} bits: expand the smaller, or chain them")]
+    #[error("stages of {left} and {right} bits: chain them instead")]
     Bits { left: Bits, right: Bits },
     /// Their probe counts differ.
     #[error("stages of {left} and {right} probes: chain them instead")]
@@ -74,30 +63,12 @@ pub enum Mismatch {
     Memory(#[from] StageError),
 }
 
-/// Why a stage cannot be folded or expanded.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResizeError {
-    /// Only blocked stages can.
-    #[error("a {0:?} stage keeps its size: only blocked ones fold and expand; chain or rebuild it")]
-    Kind(Kind),
-    /// Only powers of two can.
-    #[error("a stage of {0} lines keeps its size: only powers of two do not; chain or rebuild it")]
-    Lines(u64),
-    /// One line cannot be halved.
-    #[error("a stage of one line cannot be folded; keep it as it is")]
-    OneLine,
-    /// There is no memory for the result.
-    #[error(transparent)]
-    Memory(#[from] StageError),
-}
-
-impl Stage {
+impl<L: Layout> Stage<L> {
     /// Adds all keys of `other`.
     ///
     /// # Errors
     /// If the shapes differ; nothing has changed then.
-    pub fn or_with(&self, other: &Stage) -> Result<(), Mismatch> {
+    pub fn or_with(&self, other: &Self) -> Result<(), Mismatch> {
         same_shape(self.shape(), other.shape())?;
         self.absorb(other);
         Ok(())
@@ -110,79 +81,19 @@ impl Stage {
     ///
     /// # Errors
     /// If the shapes differ, or if there is not enough memory.
-    pub fn and(&self, other: &Stage) -> Result<Stage, Mismatch> {
+    pub fn and(&self, other: &Self) -> Result<Self, Mismatch> {
         same_shape(self.shape(), other.shape())?;
         let words = self.words().zip(other.words()).map(|(a, b)| a & b);
         let items = self.items().min(other.items());
-        Ok(Stage::with_words(self.layout(), items, words)?)
-    }
-
-    /// A stage of half the lines with the same keys, at a higher rate.
-    ///
-    /// # Errors
-    /// If the stage is not blocked, its lines are not a power of two above 1, or there is not
-    /// enough memory.
-    pub fn fold(&self) -> Result<Stage, ResizeError> {
-        let blocked = resizable(self.layout())?;
-        let halved = blocked.with_lines(blocked.lines() / 2);
-        if halved.lines() == 0 {
-            return Err(ResizeError::OneLine);
-        }
-        let mut lines = self.lines();
-        let pairs = std::iter::from_fn(move || Some((lines.next()?, lines.next()?)));
-        let words = pairs.flat_map(|(a, b)| {
-            std::array::from_fn::<_, 8, _>(|i| {
-                fault!(HalfFolded, return a[i]);
-                a[i] | b[i]
-            })
-        });
-        Ok(Stage::with_words(
-            Layout::Blocked(halved),
-            self.items(),
-            words,
-        )?)
-    }
-
-    /// A stage of twice the lines with the same keys, at the same rate.
-    ///
-    /// Every key is then in two lines and counts twice, because the rate is computed from the
-    /// count.
-    ///
-    /// # Errors
-    /// If the stage is not blocked, its lines are not a power of two, or there is not enough
-    /// memory.
-    pub fn expand(&self) -> Result<Stage, ResizeError> {
-        let blocked = resizable(self.layout())?;
-        let lines = blocked
-            .lines()
-            .checked_mul(2)
-            .ok_or(ResizeError::Lines(blocked.lines()))?;
-        let words = self
-            .lines()
-            .flat_map(|line| [line, line].into_iter().flatten());
-        let items = Items::new(self.items().get().saturating_mul(2));
-        Ok(Stage::with_words(
-            Layout::Blocked(blocked.with_lines(lines)),
-            items,
-            words,
-        )?)
-    }
-}
-
-fn resizable(layout: Layout) -> Result<Blocked, ResizeError> {
-    match layout {
-        Layout::Blocked(blocked) if blocked.lines().is_power_of_two() => Ok(blocked),
-        Layout::Blocked(blocked) => Err(ResizeError::Lines(blocked.lines())),
-        other => Err(ResizeError::Kind(other.shape().kind)),
+        Ok(Self::with_words(self.layout(), items, words)?)
     }
 }
 
 /// Returns an error if two values of one property differ.
 macro_rules! same {
     ($left:expr, $right:expr, $variant:ident, $fault:ident) => {
-        let mut same = $left == $right;
-        fault!($fault, same = true);
-        if !same {
+        if $left != $right {
+            fault!($fault, return Ok(()));
             return Err(Mismatch::$variant {
                 left: $left,
                 right: $right,
@@ -193,15 +104,19 @@ macro_rules! same {
 
 pub fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind, UnequalKindsMerged);
-    let mut is_static = a.kind.is_static();
-    fault!(StaticMerged, is_static = false);
-    if is_static {
-        return Err(Mismatch::Static(a.kind));
-    }
+    not_static(a.kind)?;
     same!(a.probes, b.probes, Probes, UnequalProbesMerged);
     same!(a.groups, b.groups, Groups, UnequalGroupsMerged);
     same!(a.bits, b.bits, Bits, UnequalSizesMerged);
     Ok(())
+}
+
+fn not_static(kind: Kind) -> Result<(), Mismatch> {
+    fault!(StaticMerged, return Ok(()));
+    match kind.is_static() {
+        true => Err(Mismatch::Static(kind)),
+        false => Ok(()),
+    }
 }
 
 pub fn same_imprint(a: Imprint, b: Imprint) -> Result<(), Mismatch> {
@@ -224,7 +139,8 @@ pub(super) fn same_count(a: usize, b: usize) -> Result<(), Mismatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::naive::hashes;
+    use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Chain, Stage};
     use crate::math::{Probes, Rate};
 
     fn blocked(lines: u64) -> Stage {
@@ -236,46 +152,6 @@ mod tests {
             groups: 2,
         })
         .unwrap()
-    }
-
-    fn filled(lines: u64, keys: usize) -> Stage {
-        let stage = blocked(lines);
-        hashes(1).take(keys).for_each(|hash| _ = stage.insert(hash));
-        stage
-    }
-
-    fn words(stage: &Stage) -> Vec<u64> {
-        stage.words().collect()
-    }
-
-    /// Why folding is sound: it yields exactly the stage that half the lines would have become.
-    #[test]
-    fn a_folded_stage_is_the_smaller_one() {
-        let folded = filled(64, 1_000).fold().unwrap();
-        let small = filled(32, 1_000);
-        assert_eq!(folded.shape(), small.shape());
-        assert_eq!(words(&folded), words(&small));
-    }
-
-    #[test]
-    fn an_expanded_stage_loses_no_key_and_keeps_its_rate() {
-        let stage = filled(32, 1_000);
-        let expanded = stage.expand().unwrap();
-        assert!(hashes(1).take(1_000).all(|hash| expanded.may_contain(hash)));
-        assert!((expanded.predicted_rate() / stage.predicted_rate() - 1.0).abs() < 0.01);
-        assert!((expanded.observed_rate() / stage.observed_rate() - 1.0).abs() < 1e-9);
-        assert_eq!(words(&expanded.fold().unwrap()), words(&stage));
-    }
-
-    #[test]
-    fn what_cannot_be_resized_says_why() {
-        assert_eq!(blocked(1).fold().unwrap_err(), ResizeError::OneLine);
-        assert_eq!(blocked(3).fold().unwrap_err(), ResizeError::Lines(3));
-        assert_eq!(blocked(3).expand().unwrap_err(), ResizeError::Lines(3));
-        for kind in [Kind::Standard, Kind::Partitioned] {
-            let stage = Stage::with_rate(kind, Items::new(9), Rate::ONE_PERCENT).unwrap();
-            assert_eq!(stage.fold().unwrap_err(), ResizeError::Kind(kind));
-        }
     }
 
     #[test]
@@ -297,5 +173,32 @@ mod tests {
         let refusal = two.or_with(&four).unwrap_err();
         let (left, right) = (2, 4);
         assert_eq!(refusal, Mismatch::Groups { left, right });
+    }
+
+    /// No bit of a static stage belongs to a single key, so nothing of two such stages could be kept.
+    #[test]
+    fn static_stages_are_chained_but_not_ored() {
+        let fixed =
+            |seed| Stage::ribbon(hashes(seed).take(100).collect(), Rate::ONE_PERCENT).unwrap();
+        let (a, b) = (fixed(1), fixed(2));
+        assert_eq!(a.shape(), b.shape());
+        assert_eq!(a.or_with(&b), Err(Mismatch::Static(Kind::Ribbon)));
+        assert_eq!(a.and(&b).unwrap_err(), Mismatch::Static(Kind::Ribbon));
+        let [left, right] = [1, 2].map(|seed| Chain::new(imprint(1), vec![fixed(seed)]));
+        assert_eq!(left.or(&right).unwrap_err(), Mismatch::Static(Kind::Ribbon));
+        let both = left.chain(right).unwrap();
+        let members = hashes(1).take(100).chain(hashes(2).take(100));
+        assert!(members.into_iter().all(|hash| both.may_contain(hash)));
+    }
+
+    #[test]
+    fn or_of_other_kinds_changes_no_bit() {
+        let stage = blocked(2);
+        let fixed = Stage::ribbon(hashes(1).take(100).collect(), Rate::ONE_PERCENT).unwrap();
+        let (left, right) = (Kind::Blocked, Kind::Ribbon);
+        assert_eq!(stage.or_with(&fixed), Err(Mismatch::Kind { left, right }));
+        let refusal = stage.and(&fixed).unwrap_err();
+        assert_eq!(refusal, Mismatch::Kind { left, right });
+        assert_eq!(stage.fill(), 0.0);
     }
 }

@@ -1,8 +1,8 @@
 //! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
 //!
-//! - [`Stage`]: a filter of fixed size, in one of five layouts ([`Kind`]). It consists of its
-//!   [`Shape`] and its words, so it can be stored, ORed, folded and expanded. One layout is static:
-//!   it takes all keys at once and needs a third fewer bits ([`Stage::ribbon`]).
+//! - [`Stage`]: a filter of fixed size. It consists of its [`Shape`] and its words, so it can be
+//!   stored and ORed. Its layout is blocked, or static: that takes all keys at once and needs a
+//!   third fewer bits ([`Stage::ribbon`]).
 //! - [`Scalable`]: stages that open one after another while keys arrive, with one false-positive
 //!   rate for all of them.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
@@ -16,20 +16,21 @@
 //! If a [`Scalable`] runs out of space, it becomes *saturated* and answers *maybe* to everything.
 
 mod blocked;
-mod chain;
-mod classic;
-mod layout;
+#[doc(hidden)]
+pub mod chain;
+#[doc(hidden)]
+pub mod layout;
 #[doc(hidden)]
 pub mod merge;
-mod partitioned;
 #[doc(hidden)]
 pub mod probe;
 mod ribbon;
-mod scalable;
+#[doc(hidden)]
+pub mod scalable;
 mod shape;
 mod simd;
-mod stage;
-mod standard;
+#[doc(hidden)]
+pub mod stage;
 
 #[cfg(any(test, feature = "laws"))]
 #[doc(hidden)]
@@ -37,18 +38,27 @@ pub mod laws;
 #[cfg(any(test, feature = "laws"))]
 #[doc(hidden)]
 pub mod naive;
+#[cfg(any(test, feature = "laws"))]
+mod subjects;
 
-pub use chain::Chain;
-pub use merge::{Mismatch, ResizeError};
+pub use merge::Mismatch;
 pub use ribbon::RibbonBuilder;
-pub use scalable::{Scalable, ScalableOptions};
+pub use scalable::ScalableOptions;
 pub use shape::{Kind, Shape, ShapeError};
 #[doc(hidden)]
 pub use simd::{Scalar, Simd, WithSimd, dispatch};
-pub use stage::{Stage, StageError};
+pub use stage::StageError;
 
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items};
+use layout::{Layout, StoreLayout};
+
+/// A filter of fixed size, in a layout of [`Kind::Blocked`] or [`Kind::Ribbon`].
+pub type Stage = stage::Stage<StoreLayout>;
+/// A filter that grows, of stages of those layouts.
+pub type Scalable = scalable::Scalable<StoreLayout>;
+/// A sealed filter, of stages of those layouts.
+pub type Chain = chain::Chain<StoreLayout>;
 
 /// The interface of every filter, however it was filled. The laws that all filters obey are in the
 /// tests.
@@ -118,18 +128,19 @@ macro_rules! inserts {
     )*};
 }
 
-filters!(Stage, Scalable, Chain);
-inserts!(Stage, Scalable);
+filters!(stage::Stage<L> where L: Layout, scalable::Scalable<L> where L: Layout);
+filters!(chain::Chain<L> where L: Layout);
+inserts!(stage::Stage<L> where L: Layout, scalable::Scalable<L> where L: Layout);
 
-impl Insert for &Stage {
+impl<L: Layout> Insert for &stage::Stage<L> {
     fn insert(&mut self, hash: KeyHash) -> bool {
-        Stage::insert(self, hash)
+        stage::Stage::insert(self, hash)
     }
 }
 
-impl Insert for &Scalable {
+impl<L: Layout> Insert for &scalable::Scalable<L> {
     fn insert(&mut self, hash: KeyHash) -> bool {
-        Scalable::insert(self, hash)
+        scalable::Scalable::insert(self, hash)
     }
 }
 
@@ -149,8 +160,8 @@ const BATCH: usize = 32;
 ///
 /// # Panics
 /// If the slices differ in length.
-fn test_many<'a>(
-    stages: impl Iterator<Item = &'a Stage> + Clone,
+fn test_many<'a, L: Layout + 'a>(
+    stages: impl Iterator<Item = &'a stage::Stage<L>> + Clone,
     hashes: &[KeyHash],
     answers: &mut [bool],
 ) {

@@ -23,16 +23,15 @@
 //! A key that is bumped from the last layer is answered *maybe*. This happens only after an
 //! insertion into the built filter, which raises all thresholds.
 
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-pub(super) mod avx2;
 mod builder;
-mod look;
+mod probes;
 mod solve;
 
 pub use self::builder::RibbonBuilder;
 pub(super) use self::solve::solved;
 
-use self::look::{Each, One};
+use self::probes::{Each, One};
+use super::simd::columns::Pane;
 use super::simd::{Simd, dispatch};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{self, Words};
@@ -44,7 +43,7 @@ use crate::sync::atomic::{Ordering, fence};
 
 /// The geometry: at least one shard of at least one bucket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ribbon {
+pub struct Ribbon {
     words: u64,
     shards: u64,
     shard_words: u64,
@@ -230,16 +229,6 @@ struct Window {
     next_mask: u64,
     /// What each column should sum to, from the low bit on.
     fingerprint: u64,
-}
-
-/// A window in one plane.
-#[derive(Clone, Copy, Debug)]
-pub struct Pane {
-    /// The first word of its first block; the words of the next block follow.
-    word: u64,
-    columns: u32,
-    mask: u64,
-    next_mask: u64,
 }
 
 impl Window {
@@ -494,19 +483,6 @@ fn threshold_words(buckets: u64) -> u64 {
         .next_multiple_of(WORDS_A_LINE)
 }
 
-/// The sums of the columns of a pane, from the low bit on.
-#[inline]
-pub(super) fn sum_of_columns(words: &Words, pane: Pane) -> u64 {
-    let mut sums = 0;
-    for column in 0..pane.columns {
-        let word = pane.word + u64::from(column);
-        let next_word = word + u64::from(pane.columns);
-        let both = (words.word(word) & pane.mask) ^ (words.word(next_word) & pane.next_mask);
-        sums |= (u64::from(both.count_ones()) & 1) << column;
-    }
-    sums
-}
-
 /// A word whose `count` low bits are ones.
 #[inline]
 fn low_bits(count: u32) -> u64 {
@@ -538,7 +514,7 @@ impl TryFrom<Shape> for Ribbon {
 
 #[cfg(test)]
 mod tests {
-    use super::look::Whole;
+    use super::probes::Whole;
     use super::*;
     use crate::filter::naive::hashes;
     use crate::filter::simd::{Scalar, WithSimd as _, for_each_simd};

@@ -24,9 +24,11 @@
 //! which some stage already answers *maybe*. Stages are only ever appended. A key that could not be
 //! stored saturates the filter for good.
 
-use super::layout::Layout;
+use super::chain::Chain;
+use super::layout::{Layout, StoreLayout};
 use super::simd::Simd;
-use super::{BATCH, Chain, Kind, Stage, test_many};
+use super::stage::Stage;
+use super::{BATCH, Kind, test_many};
 use crate::fault::fault;
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
@@ -107,11 +109,11 @@ impl ScalableOptions {
 
     /// Opens stage `index` for `capacity` keys, after stages that take `size` together. `None` if
     /// the tightening, the rate, the budget or the memory does not allow it.
-    fn open(&self, index: usize, capacity: Items, size: Bits) -> Option<Open> {
+    fn open<L: Layout>(&self, index: usize, capacity: Items, size: Bits) -> Option<Open<L>> {
         if !self.has_stage(index) {
             return None;
         }
-        let layout = Layout::for_rate(self.kind, capacity, self.stage_rate(index)).ok()?;
+        let layout = L::for_rate(self.kind, capacity, self.stage_rate(index)).ok()?;
         let size = size.get().saturating_add(layout.shape().bits.get());
         if self.budget.is_some_and(|budget| size > budget.get()) {
             return None;
@@ -128,19 +130,19 @@ impl ScalableOptions {
 const MAX_STAGES: usize = 64;
 
 /// A Bloom filter that any number of threads fill, and that grows as they do.
-pub struct Scalable {
+pub struct Scalable<L> {
     imprint: Imprint,
     options: ScalableOptions,
     /// The number of stages that a lookup probes: those that are open, or [`SATURATED`].
     asked: AtomicUsize,
     /// Apart from the later stages, because in most filters it is all that a lookup reads. Empty if
     /// the filter was created saturated, or while the first stage is pending.
-    first: OnceLock<Open>,
+    first: OnceLock<Open<L>>,
     /// The size of the first stage while it is pending.
     pending_size: Bits,
     /// The stages after the first one, open ones at the front; none is ever replaced. Boxed,
     /// because most filters never have one.
-    later: Box<[OnceLock<Box<Open>>]>,
+    later: Box<[OnceLock<Box<Open<L>>>]>,
     /// The number of open stages: at least 1, unless the filter was created saturated.
     len: AtomicUsize,
     /// Held while a stage is allocated, so that one thread allocates it and the others wait.
@@ -151,24 +153,24 @@ pub struct Scalable {
 const SATURATED: usize = 0;
 
 /// A stage, and the number of keys it takes before the next one opens.
-struct Open {
-    stage: Stage,
+struct Open<L> {
+    stage: Stage<L>,
     capacity: Items,
-    last_checksum: Mutex<Option<Held>>,
+    last_checksum: Mutex<Option<Checksum>>,
 }
 
-/// What a stage held when it was last checked.
+/// The checksum of a stage, with every bit of the keys that it counted then.
 #[derive(Clone, Copy)]
-struct Held {
+struct Checksum {
     items: Items,
-    checksum: u32,
+    crc: u32,
 }
 
-impl Scalable {
+impl<L: Layout> Scalable<L> {
     /// Bytes that a filter takes besides its stages.
     #[doc(hidden)]
     pub const SIZE_BESIDE_STAGES: usize =
-        size_of::<Self>() + (MAX_STAGES - 1) * size_of::<OnceLock<Box<Open>>>();
+        size_of::<Self>() + (MAX_STAGES - 1) * size_of::<OnceLock<Box<Open<L>>>>();
 
     /// An empty filter with its first stage allocated.
     ///
@@ -181,7 +183,7 @@ impl Scalable {
     ///
     /// If the chain has another imprint, it does not cover this filter's keys; if it is saturated,
     /// it covers none. Both make a saturated filter.
-    pub fn starting_with(imprint: Imprint, options: ScalableOptions, chain: Chain) -> Self {
+    pub fn starting_with(imprint: Imprint, options: ScalableOptions, chain: Chain<L>) -> Self {
         let unusable = chain.imprint() != imprint || chain.is_saturated();
         let mut stages = continued(&options, chain.into_stages());
         if stages.is_empty() && !unusable {
@@ -215,7 +217,7 @@ impl Scalable {
     fn of(
         imprint: Imprint,
         options: ScalableOptions,
-        stages: Vec<Open>,
+        stages: Vec<Open<L>>,
         (asked, len): (usize, usize),
     ) -> Self {
         let mut stages = stages.into_iter();
@@ -236,7 +238,7 @@ impl Scalable {
 
     /// Puts in the pending first stage, which must hold all keys that were not inserted. Does
     /// nothing if no first stage is pending.
-    pub fn complete(&self, first: Stage) {
+    pub fn complete(&self, first: Stage<L>) {
         let capacity = first.items();
         self.first.get_or_init(|| Open {
             stage: first,
@@ -305,13 +307,13 @@ impl Scalable {
     }
 
     #[inline]
-    fn static_first(&self) -> Option<&Stage> {
+    fn static_first(&self) -> Option<&Stage<L>> {
         let first = &self.first.get()?.stage;
         Some(first).filter(|stage| stage.is_static())
     }
 
     #[inline]
-    fn newest(&self) -> Option<&Open> {
+    fn newest(&self) -> Option<&Open<L>> {
         match self.stages() {
             0 => None,
             1 => self.first.get(),
@@ -323,7 +325,7 @@ impl Scalable {
     ///
     /// If there is no room for it, returns `None` and saturates the filter.
     #[cold]
-    fn open_after(&self, len: usize) -> Option<&Open> {
+    fn open_after(&self, len: usize) -> Option<&Open<L>> {
         let _alone = unpoisoned(self.opening.lock());
         let slot = self.later.get(len.wrapping_sub(1));
         if self.is_saturated() {
@@ -350,7 +352,7 @@ impl Scalable {
     }
 
     /// `None` if the tightening, the rate, the budget or the memory allows no further stage.
-    fn next_stage(&self, index: usize) -> Option<Open> {
+    fn next_stage(&self, index: usize) -> Option<Open<L>> {
         let is_first_pending = self.first.get().is_none();
         let first = is_first_pending.then_some(self.options.first);
         let open = self.opened(index).map(|open| open.capacity);
@@ -365,7 +367,7 @@ impl Scalable {
 
     /// The first `len` stages, oldest first.
     #[inline]
-    fn opened(&self, len: usize) -> impl DoubleEndedIterator<Item = &Open> + Clone {
+    fn opened(&self, len: usize) -> impl DoubleEndedIterator<Item = &Open<L>> + Clone {
         let first = (len > 0).then(|| self.first.get()).flatten();
         let later = &self.later[..len.saturating_sub(1)];
         first
@@ -375,7 +377,7 @@ impl Scalable {
 
     /// All stages, oldest first.
     #[inline]
-    fn all(&self) -> impl DoubleEndedIterator<Item = &Open> + Clone {
+    fn all(&self) -> impl DoubleEndedIterator<Item = &Open<L>> + Clone {
         self.opened(self.stages())
     }
 
@@ -388,17 +390,9 @@ impl Scalable {
         }
     }
 
-    /// [`Scalable::may_contain`] of a filter that is one blocked stage, compiled into its caller. If
-    /// the one stage is static, only `Some(false)`, for nearly all absent keys. Otherwise `None`.
-    #[inline(always)]
-    #[doc(hidden)]
-    pub fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
-        self.only_stage()?.may_contain_fast(simd, hash)
-    }
-
     /// The stage that a lookup probes, if it is only one.
     #[inline(always)]
-    fn only_stage(&self) -> Option<&Stage> {
+    fn only_stage(&self) -> Option<&Stage<L>> {
         match self.asked.load(Ordering::Acquire) {
             1 => self.first.get().map(|open| &open.stage),
             _ => None,
@@ -554,8 +548,8 @@ impl Scalable {
     ///
     /// [`Chain::saturated`] if the filter is saturated, if its first stage is pending, or if there
     /// is no memory for a copy.
-    pub fn to_chain(&self) -> Chain {
-        let copied = |stages: Vec<&Stage>| {
+    pub fn to_chain(&self) -> Chain<L> {
+        let copied = |stages: Vec<&Stage<L>>| {
             let copies = stages.into_iter().map(Stage::try_clone);
             copies.collect::<Result<_, _>>().ok()
         };
@@ -568,7 +562,7 @@ impl Scalable {
     /// The stages with every key inserted before the call, for reading. `None` if the filter is
     /// saturated or its first stage is pending.
     #[doc(hidden)]
-    pub fn all_stages(&self) -> Option<Vec<&Stage>> {
+    pub fn all_stages(&self) -> Option<Vec<&Stage<L>>> {
         // Checked first: a stage that arrives in between is not among those collected.
         let is_first_pending = self.is_first_pending();
         let stages = self.all().map(|open| &open.stage).collect();
@@ -576,7 +570,7 @@ impl Scalable {
     }
 
     /// The filter, sealed; [`Chain::saturated`] if it is saturated or its first stage is pending.
-    pub fn into_chain(self) -> Chain {
+    pub fn into_chain(self) -> Chain<L> {
         if self.is_first_pending() || self.is_saturated() {
             return Chain::saturated(self.imprint);
         }
@@ -587,7 +581,7 @@ impl Scalable {
     }
 }
 
-impl Open {
+impl<L: Layout> Open<L> {
     #[inline]
     fn has_room(&self) -> bool {
         self.stage.items() < self.capacity
@@ -596,38 +590,47 @@ impl Open {
     /// See [`Scalable::is_intact`].
     fn is_intact(&self) -> bool {
         let mut last = unpoisoned(self.last_checksum.lock());
-        let fresh = self.look();
+        let fresh = self.checksum();
         match (std::mem::replace(&mut *last, fresh), fresh) {
             (Some(last), Some(fresh)) if last.items == fresh.items => {
-                last.checksum == fresh.checksum || self.takes_a_key(fresh.items)
+                last.crc == fresh.crc || self.takes_a_key(fresh.items)
             }
             _ => true,
         }
     }
 
-    /// What the stage holds, with every bit of the keys that it counts; `None` if it took keys
-    /// meanwhile.
-    fn look(&self) -> Option<Held> {
+    /// `None` if the stage took keys meanwhile.
+    fn checksum(&self) -> Option<Checksum> {
         let items = self.stage.items();
-        let checksum = self.stage.checksum(0);
-        (self.stage.items() == items).then_some(Held { items, checksum })
+        let crc = self.stage.checksum(0);
+        (self.stage.items() == items).then_some(Checksum { items, crc })
     }
 
     /// Whether a change is explained by an insertion that had set its bits but had not been counted
     /// yet. If such a thread is delayed for longer, that costs a filter, never an answer.
     fn takes_a_key(&self, items: Items) -> bool {
-        const LOOKS: u32 = 1_000;
-        (0..LOOKS).any(|_| {
+        const TRIES: u32 = 1_000;
+        (0..TRIES).any(|_| {
             std::thread::yield_now();
             self.stage.items() != items
         })
     }
 }
 
+impl Scalable<StoreLayout> {
+    /// [`Scalable::may_contain`] of a filter that is one blocked stage, compiled into its caller. If
+    /// the one stage is static, only `Some(false)`, for nearly all absent keys. Otherwise `None`.
+    #[inline(always)]
+    #[doc(hidden)]
+    pub fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
+        self.only_stage()?.may_contain_fast(simd, hash)
+    }
+}
+
 /// Loaded stages, all full except the last.
-fn continued(options: &ScalableOptions, stages: Vec<Stage>) -> Vec<Open> {
+fn continued<L: Layout>(options: &ScalableOptions, stages: Vec<Stage<L>>) -> Vec<Open<L>> {
     let last = stages.len().saturating_sub(1);
-    let open = |(index, stage): (usize, Stage)| {
+    let open = |(index, stage): (usize, Stage<L>)| {
         let full = stage.items();
         let rate = options.stage_rate(index);
         let room = if index == last {
@@ -644,7 +647,7 @@ fn continued(options: &ScalableOptions, stages: Vec<Stage>) -> Vec<Open> {
     stages.into_iter().enumerate().map(open).collect()
 }
 
-impl fmt::Debug for Scalable {
+impl<L: Layout> fmt::Debug for Scalable<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scalable")
             .field("options", &self.options)
@@ -659,6 +662,7 @@ impl fmt::Debug for Scalable {
 mod tests {
     use super::*;
     use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Chain, Scalable, Stage};
 
     fn small(budget: Option<Bits>) -> ScalableOptions {
         ScalableOptions {

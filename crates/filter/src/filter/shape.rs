@@ -4,8 +4,8 @@ use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// What the words of a filter hold.
 ///
-/// The first five make a [`super::Stage`]. The others hold counters or codes and are read by the
-/// type of their name.
+/// A store's filters are [`Kind::Blocked`] and [`Kind::Ribbon`]. The others are filters of the
+/// literature, with types of their own in another crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// k indexes over all M bits.

@@ -7,10 +7,12 @@
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod vectors;
 
-use super::blocked;
-use super::ribbon::{self, Pane};
+pub(super) mod columns;
+pub(super) mod line;
+
 use crate::bits::{Line, Words};
 use crate::hash::KeyHash;
+use columns::Pane;
 
 /// A SIMD level. All levels give the same answer for a key.
 pub trait Simd: Copy {
@@ -34,19 +36,19 @@ pub trait WithSimd<Key> {
 
 /// Runs the probe at the best SIMD level of this processor.
 #[inline]
-pub fn dispatch<Key, L: WithSimd<Key>>(look: L, key: Key) -> L::Output {
+pub fn dispatch<Key, P: WithSimd<Key>>(probe: P, key: Key) -> P::Output {
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     if let Some(simd) = vectors::best() {
         #[expect(unsafe_code, reason = "not every processor can run what is called")]
         // SAFETY: the value is proof that this processor has AVX2.
-        return unsafe { vectors::avx2_call(simd, look, key) };
+        return unsafe { vectors::avx2_call(simd, probe, key) };
     }
-    scalar(look, key)
+    scalar(probe, key)
 }
 
 #[cfg_attr(all(target_arch = "x86_64", not(interleave)), inline(never))]
-fn scalar<Key, L: WithSimd<Key>>(look: L, key: Key) -> L::Output {
-    look.with_simd(Scalar, key)
+fn scalar<Key, P: WithSimd<Key>>(probe: P, key: Key) -> P::Output {
+    probe.with_simd(Scalar, key)
 }
 
 /// Plain words, which every processor has.
@@ -56,12 +58,12 @@ pub struct Scalar;
 impl Simd for Scalar {
     #[inline(always)]
     fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool {
-        blocked::contains_by_words::<GROUPS, EACH>(line, hash)
+        line::contains_by_words::<GROUPS, EACH>(line, hash)
     }
 
     #[inline(always)]
     fn sum_of_columns(self, words: &Words, pane: Pane) -> u64 {
-        ribbon::sum_of_columns(words, pane)
+        columns::sum_of_columns(words, pane)
     }
 }
 

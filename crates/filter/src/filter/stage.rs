@@ -1,7 +1,6 @@
 //! A filter of fixed size: a validated geometry, its words, and the number of keys inserted.
 
-use super::blocked::Blocked;
-use super::layout::Layout;
+use super::layout::{Layout, StoreLayout};
 use super::ribbon::{self, Ribbon, Slots};
 use super::simd::Simd;
 use super::{BATCH, Kind, Shape, ShapeError};
@@ -13,8 +12,8 @@ use std::collections::TryReserveError;
 use std::fmt;
 
 /// A Bloom filter of fixed size that any number of threads fill.
-pub struct Stage {
-    layout: Layout,
+pub struct Stage<L> {
+    layout: L,
     words: Words,
     items: Count,
 }
@@ -62,43 +61,13 @@ pub enum StageError {
     },
 }
 
-impl Stage {
+impl<L: Layout> Stage<L> {
     /// An empty stage that keeps up to `items` keys at or below `rate`.
     ///
     /// # Errors
     /// If no geometry of this kind reaches the rate, or if there is not enough memory.
     pub fn with_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
-        Self::empty(Layout::for_rate(kind, items, rate)?)
-    }
-
-    /// A stage of exactly these keys at or below `rate`: a bumped ribbon filter, the smallest
-    /// layout that is fast to probe. It takes no further keys: inserting one makes it answer
-    /// *maybe* to everything.
-    ///
-    /// Needs 32 bytes per key besides the hashes, for up to four million keys at a time.
-    ///
-    /// # Errors
-    /// If the rate is below 2^-32, or if there is not enough memory.
-    pub fn ribbon(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
-        hashes.sort_unstable();
-        hashes.dedup();
-        let slots = slot_parts(rate).and_then(Slots::new);
-        let solved = slots.map_or(Ok(None), |slots| ribbon::solved(&hashes, slots));
-        let items = Items::new(hashes.len() as u64);
-        let solved = solved.map_err(|source| StageError::Memory {
-            bits: Self::ribbon_size(items, rate).unwrap_or_default(),
-            source,
-        })?;
-        let kind = Kind::Ribbon;
-        let (geometry, words) = solved.ok_or(StageError::OutOfReach { kind, items, rate })?;
-        Ok(Self::of_words(Layout::Ribbon(geometry), items, words))
-    }
-
-    /// The size of [`Stage::ribbon`] for `items` keys; the stage is hardly ever a little larger.
-    /// `None` if no such stage exists.
-    pub fn ribbon_size(items: Items, rate: Rate) -> Option<Bits> {
-        let slots = Slots::new(slot_parts(rate)?)?;
-        Some(Ribbon::for_keys(items, slots)?.shape().bits)
+        Self::empty(L::for_rate(kind, items, rate)?)
     }
 
     /// An empty stage of this shape.
@@ -109,7 +78,7 @@ impl Stage {
         Self::empty(shape.try_into()?)
     }
 
-    pub(super) fn empty(layout: Layout) -> Result<Self, StageError> {
+    pub(super) fn empty(layout: L) -> Result<Self, StageError> {
         Self::with_words(layout, Items::new(0), [])
     }
 
@@ -122,7 +91,7 @@ impl Stage {
         items: Items,
         words: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>,
     ) -> Result<Self, StageError> {
-        let layout = Layout::try_from(shape)?;
+        let layout = L::try_from(shape)?;
         let words = words.into_iter();
         let expected = layout.words();
         let check = |got: usize| match u64::try_from(got) == Ok(expected) {
@@ -143,7 +112,7 @@ impl Stage {
 
     /// A stage with these words; zeros follow if there are too few.
     pub(super) fn with_words(
-        layout: Layout,
+        layout: L,
         items: Items,
         words: impl IntoIterator<Item = u64>,
     ) -> Result<Self, StageError> {
@@ -156,7 +125,7 @@ impl Stage {
     }
 
     /// A stage of these words, which must be as many as its layout has.
-    pub(super) fn of_words(layout: Layout, items: Items, words: Words) -> Self {
+    pub(super) fn of_words(layout: L, items: Items, words: Words) -> Self {
         Self {
             layout,
             words,
@@ -167,7 +136,7 @@ impl Stage {
     /// One line of ones: answers *maybe* to every key. Stands for keys that were lost.
     pub(super) fn full() -> Self {
         Self {
-            layout: Layout::Blocked(Blocked::ONE_LINE),
+            layout: L::one_line(),
             words: Words::full_line(),
             items: Count::default(),
         }
@@ -212,17 +181,6 @@ impl Stage {
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.layout.may_contain(&self.words, hash)
-    }
-
-    /// [`Stage::may_contain`] of a blocked stage, compiled into its caller. Of a static stage only
-    /// `Some(false)`, for nearly all absent keys; `None` of any other.
-    #[inline(always)]
-    pub(super) fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
-        match &self.layout {
-            Layout::Blocked(blocked) => Some(blocked.may_contain_with(&self.words, simd, hash)),
-            Layout::Ribbon(ribbon) => ribbon.denies(&self.words, simd, hash).then_some(false),
-            _ => None,
-        }
     }
 
     /// Prefetches the lines that [`Stage::may_contain`] will read.
@@ -331,7 +289,7 @@ impl Stage {
         &self.words
     }
 
-    pub(super) fn layout(&self) -> Layout {
+    pub(super) fn layout(&self) -> L {
         self.layout
     }
 
@@ -340,14 +298,53 @@ impl Stage {
         self.words.or_with(&other.words);
         self.items.add(other.items.get());
     }
+}
 
-    /// The words of each line.
-    pub(super) fn lines(&self) -> impl ExactSizeIterator<Item = [u64; 8]> {
-        self.words.lines().iter().map(|line| line.load())
+impl Stage<StoreLayout> {
+    /// A stage of exactly these keys at or below `rate`: a bumped ribbon filter, the smallest
+    /// layout that is fast to probe. It takes no further keys: inserting one makes it answer
+    /// *maybe* to everything.
+    ///
+    /// Needs 32 bytes per key besides the hashes, for up to four million keys at a time.
+    ///
+    /// # Errors
+    /// If the rate is below 2^-32, or if there is not enough memory.
+    pub fn ribbon(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let slots = slot_parts(rate).and_then(Slots::new);
+        let solved = slots.map_or(Ok(None), |slots| ribbon::solved(&hashes, slots));
+        let items = Items::new(hashes.len() as u64);
+        let solved = solved.map_err(|source| StageError::Memory {
+            bits: Self::ribbon_size(items, rate).unwrap_or_default(),
+            source,
+        })?;
+        let kind = Kind::Ribbon;
+        let (geometry, words) = solved.ok_or(StageError::OutOfReach { kind, items, rate })?;
+        Ok(Self::of_words(StoreLayout::Ribbon(geometry), items, words))
+    }
+
+    /// The size of [`Stage::ribbon`] for `items` keys; the stage is hardly ever a little larger.
+    /// `None` if no such stage exists.
+    pub fn ribbon_size(items: Items, rate: Rate) -> Option<Bits> {
+        let slots = Slots::new(slot_parts(rate)?)?;
+        Some(Ribbon::for_keys(items, slots)?.shape().bits)
+    }
+
+    /// [`Stage::may_contain`] of a blocked stage, compiled into its caller. Of a static stage only
+    /// `Some(false)`, for nearly all absent keys; `None` of any other.
+    #[inline(always)]
+    pub(super) fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
+        match &self.layout {
+            StoreLayout::Blocked(blocked) => {
+                Some(blocked.may_contain_with(&self.words, simd, hash))
+            }
+            StoreLayout::Ribbon(ribbon) => ribbon.denies(&self.words, simd, hash).then_some(false),
+        }
     }
 }
 
-impl fmt::Debug for Stage {
+impl<L: Layout> fmt::Debug for Stage<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut stage = f.debug_struct("Stage");
         stage

@@ -16,7 +16,7 @@
 //! The groups of a line choose their words independently, hence the power. f depends only on the
 //! [`Pattern`], so it is tabulated once, and a rate costs a few hundred multiplications.
 
-use super::{Bits, Items, Probes, Rate, smallest_fitting, standard, whole};
+use super::{Bits, Items, Probes, Rate, smallest_fitting, whole};
 use std::sync::OnceLock;
 
 /// The bits of a line.
@@ -102,7 +102,7 @@ const MAX_KEYS_A_LINE: usize = if cfg!(miri) { 100 } else { 512 };
 
 fn tabulate(pattern: Pattern) -> Vec<f64> {
     let (each, share) = (Probes::new(pattern.each()), pattern.word_share());
-    let word = |keys| standard::rate_exact(Bits::new(WORD_BITS), each, Items::new(keys));
+    let word = |keys| rate_exact(Bits::new(WORD_BITS), each, Items::new(keys));
     let words: Vec<f64> = (0..=MAX_KEYS_A_LINE as u64).map(word).collect();
     // P(t | c) for the current c, turned into that for c + 1 by Pascal's rule.
     let mut loads = vec![0.0; words.len()];
@@ -121,6 +121,25 @@ fn tabulate(pattern: Pattern) -> Vec<f64> {
         loads[0] *= 1.0 - share;
     }
     rates
+}
+
+/// The exact rate of a Bloom filter of few bits, by Grandi's recurrence (10): ψ(h, m) = ψ(h−1, m) −
+/// (1 − 1/m)^(kn+h−1) ψ(h−1, m−1), ψ(0, ·) = 1; the rate is ψ(k, m).
+///
+/// Exact to about 1e-15 *absolute*, because it subtracts; the rates of words are summed. k² steps.
+/// 1 for 0 bits.
+pub fn rate_exact(bits: Bits, probes: Probes, items: Items) -> f64 {
+    let throws = f64::from(probes.get()) * items.get() as f64;
+    let sizes = (0..=probes.get()).map(|less| bits.get().saturating_sub(u64::from(less)) as f64);
+    let sizes: Vec<f64> = sizes.collect();
+    let mut psi = vec![1.0; sizes.len()];
+    for h in 1..sizes.len() {
+        for less in 0..sizes.len() - h {
+            let clear = 1.0 - 1.0 / sizes[less].max(1.0);
+            psi[less] -= clear.powf(throws + h as f64 - 1.0) * psi[less + 1];
+        }
+    }
+    psi[0].clamp(0.0, 1.0)
 }
 
 /// The exact false-positive rate of `items` keys in `lines` lines: the mixture described at the top

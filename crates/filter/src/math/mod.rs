@@ -8,8 +8,7 @@
 //! | k | [`Probes`] | bits a key sets |
 //! | s, r | | growth of a stage over the one before it, and tightening of its rate |
 //!
-//! No filter calls `ln`, `exp` or `powf`. The merge planner and the Zipf law keep their formulas in
-//! their own files.
+//! No filter calls `ln`, `exp` or `powf`. The Zipf law keeps its formulas in its own file.
 //!
 //! Sources, by the names used at the formulas:
 //! - Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7), 1970;
@@ -29,13 +28,9 @@
 //!   Membership Using Ribbon*, SEA 2022.
 
 pub mod blocked;
-pub mod classic;
 pub mod fill;
-pub mod grandi;
 pub mod growth;
-pub mod partitioned;
 pub mod ribbon;
-pub mod standard;
 mod units;
 
 use std::ops::RangeInclusive;

@@ -116,12 +116,15 @@ impl NewFile for RealFile {
 fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
     let file = system::open(path)?;
     let opened = file.metadata()?;
-    let mut same = system::same_file(named, &opened);
-    fault!(ReplacedFileRead, same = true);
-    Ok(same.then(|| Opened {
+    Ok(is_same(named, &opened).then(|| Opened {
         bytes: Box::new(file),
         length: opened.len(),
     }))
+}
+
+fn is_same(named: &Metadata, opened: &Metadata) -> bool {
+    fault!(ReplacedFileRead, return true);
+    system::same_file(named, opened)
 }
 
 /// Checks the file and its folder: who can write to the folder can replace the file.
@@ -186,13 +189,16 @@ mod system {
 
     #[cfg(target_os = "linux")]
     pub(super) fn open(path: &Path) -> io::Result<File> {
-        use crate::fault::fault;
+        let flags = open_flags().bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(path)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_flags() -> rustix::fs::OFlags {
         use rustix::fs::OFlags;
 
-        let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        fault!(OpenWaitsForPipe, flags.remove(OFlags::NONBLOCK));
-        let flags = flags.bits().cast_signed();
-        OpenOptions::new().read(true).custom_flags(flags).open(path)
+        crate::fault::fault!(OpenWaitsForPipe, return OFlags::NOFOLLOW);
+        OFlags::NOFOLLOW | OFlags::NONBLOCK
     }
 
     #[cfg(not(target_os = "linux"))]

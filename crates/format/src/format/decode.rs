@@ -93,12 +93,7 @@ impl<R: Read> Reader<R> {
     pub fn read<S: Restored>(self) -> Result<Sidecar<S>, ReadError> {
         let (header, (subject, stages)) = self.walk(|header, blocks| {
             let subject = read_subject(header, blocks)?;
-            let mut stages = header.stages.as_slice();
-            fault!(
-                StageLost,
-                stages = stages.split_last().map_or(&[], |(_, kept)| kept)
-            );
-            let stages = stages.iter().enumerate();
+            let stages = all_stages(header).iter().enumerate();
             let stages = stages.map(|(number, stage)| read_stage(number, *stage, blocks));
             Ok((subject, stages.collect::<Result<_, _>>()?))
         })?;
@@ -189,6 +184,15 @@ fn read_subject(header: &Header, payload: &mut BlockReader<'_>) -> Result<Subjec
         *cover = SegmentId::from_bytes(id);
     }
     Ok(Subject::Summary { key_space, covered })
+}
+
+fn all_stages(header: &Header) -> &[StageHeader] {
+    let stages = header.stages.as_slice();
+    fault!(
+        StageLost,
+        return stages.split_last().map_or(&[], |(_, kept)| kept)
+    );
+    stages
 }
 
 fn read_stage<S: Restored>(

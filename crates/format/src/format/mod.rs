@@ -33,7 +33,8 @@
 //!                                  no size depends on it
 //!        112  payload length u64   before it is cut into blocks
 //!        120  stage table     24   for each stage:
-//!               0  kind       u8   1 standard, 2 partitioned, 3 blocked, 4 classic, 5 static
+//!               0  kind       u8   3 blocked, 5 static; 1 standard, 2 partitioned and 4 classic are
+//!                                  described, and refused by a store, which builds another
 //!               1  groups     u8   2 or 4 for blocked stages; for static ones the sixteenths of a
 //!                                  bit beside the whole bits of a slot; else 0
 //!               2  probes    u16   1 to 32; for static stages the whole bits of a slot

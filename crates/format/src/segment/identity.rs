@@ -229,9 +229,7 @@ enum Found {
 }
 
 fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
-    let mut limit = MAX_IDENTITY_BYTES;
-    fault!(AnyIdentityRead, limit = u64::MAX);
-    let bytes = match disk::read_file(disk, path, limit) {
+    let bytes = match disk::read_file(disk, path, most_bytes()) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(Found::Damaged),
@@ -245,6 +243,11 @@ fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
         }),
         Err(_) => Ok(Found::Damaged),
     }
+}
+
+fn most_bytes() -> u64 {
+    fault!(AnyIdentityRead, return u64::MAX);
+    MAX_IDENTITY_BYTES
 }
 
 fn put_aside(disk: &dyn Disk, folder: &Path, path: &Path, why: &str) -> Result<(), IdentityError> {

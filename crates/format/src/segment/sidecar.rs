@@ -242,12 +242,8 @@ impl SidecarFolder {
             return Ok(None);
         };
         let header = begun.header();
-        let mut sized = self.check_size(name, header);
-        fault!(AnyLengthRead, sized = Ok(()));
-        sized?;
-        let mut found = SidecarName::from(&header.subject);
-        fault!(SidecarBoundByName, found = name);
-        self.check_equal(name, "subject", &found, &name)?;
+        self.check_size_found(name, header)?;
+        self.check_subject(name, header)?;
         self.check_owner(name, header.store, header.imprint)?;
         let made = read(begun).map_err(|error| self.unread(name, error))?;
         Ok(Some(made))
@@ -352,6 +348,17 @@ impl SidecarFolder {
                 Err(error)
             }
         }
+    }
+
+    fn check_subject(&self, name: SidecarName, header: &Header) -> Result<(), SidecarError> {
+        fault!(SidecarBoundByName, return Ok(()));
+        self.check_equal(name, "subject", &SidecarName::from(&header.subject), &name)
+    }
+
+    /// [`SidecarFolder::check_size`] of a file that is there.
+    fn check_size_found(&self, name: SidecarName, header: &Header) -> Result<(), SidecarError> {
+        fault!(AnyLengthRead, return Ok(()));
+        self.check_size(name, header)
     }
 
     fn check_size(&self, name: SidecarName, header: &Header) -> Result<(), SidecarError> {

@@ -235,13 +235,16 @@ impl Counters {
     pub(super) fn lower(&mut self, hash: KeyHash) {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
-            let mut is_saturated = value == self.values.max();
-            fault!(SaturatedCounterDecremented, is_saturated = false);
-            if value > 0 && !is_saturated {
+            if value > 0 && !self.is_saturated(value) {
                 self.raised -= u64::from(value == 1);
                 self.values.set(place, value - 1);
             }
         }
+    }
+
+    fn is_saturated(&self, value: u64) -> bool {
+        fault!(SaturatedCounterDecremented, return false);
+        value == self.values.max()
     }
 
     /// Adds the counters of `other`, which has the same shape, place by place.

@@ -18,12 +18,25 @@ mod counters;
 mod counting;
 mod growing;
 mod hash_coding;
+pub mod layout;
+mod probe;
 mod recurring;
+pub mod resize;
 mod sliding;
 mod spectral;
 
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+#[allow(
+    unreachable_pub,
+    dead_code,
+    reason = "they are public beside the stages of a store"
+)]
+#[path = "../../../../crates/filter/src/filter/laws/mod.rs"]
+mod laws_of_filters;
+#[cfg(test)]
+mod subjects;
 
 pub use composite::{Composite, Membership, RemovedForEver};
 pub use counters::CounterWidth;
@@ -31,17 +44,25 @@ pub use counting::{Counting, NotInserted};
 pub use growing::{Countable, Growing, Growth, RemoveError};
 pub use hash_coding::{Full, HashCoding, MAX_CODE_BITS};
 pub use recurring::RecurringMinimum;
+pub use resize::ResizeError;
 pub use sliding::{Sliding, SlidingOptions, Turn};
 pub use spectral::{MinimalIncrease, Multiset, RaiseAll, RaiseLeast, Rule, Spectral};
 
+/// A filter of fixed size, in any layout.
+pub type Stage = lsm_sieve_filter::filter::stage::Stage<AnyLayout>;
+/// A filter that grows, of stages of any layout.
+pub type Scalable = lsm_sieve_filter::filter::scalable::Scalable<AnyLayout>;
+/// A sealed filter, of stages of any layout.
+pub type Chain = lsm_sieve_filter::filter::chain::Chain<AnyLayout>;
+
+use layout::AnyLayout;
+use lsm_sieve_filter::filter::merge;
+#[cfg(test)]
+use lsm_sieve_filter::filter::naive;
 #[doc(no_inline)]
 pub use lsm_sieve_filter::filter::{
-    Chain, Filter, Insert, Kind, Mismatch, ResizeError, Scalable, ScalableOptions, Shape,
-    ShapeError, Stage, StageError,
+    Filter, Insert, Kind, Mismatch, ScalableOptions, Shape, ShapeError, StageError,
 };
-#[cfg(test)]
-use lsm_sieve_filter::filter::{laws as laws_of_filters, naive};
-use lsm_sieve_filter::filter::{merge, probe};
 
 lsm_sieve_filter::filters!(HashCoding, Counting, RecurringMinimum);
 lsm_sieve_filter::filters!(Multiset<R> where R: Rule, Growing<S> where S: Countable);

@@ -8,11 +8,11 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use lsm_sieve_classics::filter::{Kind, Shape, Stage};
 use lsm_sieve_classics::math::textbook;
+use lsm_sieve_classics::math::{Bits, Items, Probes, Rate, fill, standard};
 use lsm_sieve_cli::workload::report::Tabular;
-use lsm_sieve_filter::filter::{Kind, Shape, Stage};
 use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve_filter::math::{Bits, Items, Probes, Rate, fill, standard};
 use lsm_sieve_lab::chart::style_sheet;
 use serde::Serialize;
 

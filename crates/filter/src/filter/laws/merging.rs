@@ -1,9 +1,9 @@
 //! Merged stages, and filters that are taken apart and put together again.
 
-use super::{KINDS, insert_all, scalable, stage, words};
+use super::subjects::KINDS;
+use super::{insert_all, scalable, stage, words};
 use crate::filter::naive::{hashes, imprint};
-use crate::filter::{Chain, Kind, Mismatch, ResizeError, Stage};
-use crate::math::Rate;
+use crate::filter::{Chain, Stage};
 
 #[test]
 fn a_union_is_what_inserting_both_makes() {
@@ -70,37 +70,6 @@ fn an_intersection_keeps_the_common_keys_and_the_stricter_rate() {
     }
 }
 
-#[test]
-fn what_does_not_match_is_refused_whole() {
-    for kind in KINDS {
-        for other in KINDS.into_iter().filter(|other| *other != kind) {
-            let (a, b) = (stage(kind, 100, 0.01), stage(other, 100, 0.01));
-            insert_all(&b, hashes(1).take(100));
-            let (left, right) = (kind, other);
-            assert_eq!(a.or_with(&b), Err(Mismatch::Kind { left, right }));
-            assert_eq!(a.and(&b).unwrap_err(), Mismatch::Kind { left, right });
-            assert_eq!(a.fill(), 0.0);
-        }
-    }
-}
-
-/// No bit of a static stage belongs to a single key, so nothing of two such stages could be kept.
-#[test]
-fn static_stages_are_refused_whole() {
-    let fixed = |seed| Stage::ribbon(hashes(seed).take(100).collect(), Rate::ONE_PERCENT).unwrap();
-    let (a, b) = (fixed(1), fixed(2));
-    assert_eq!(a.shape(), b.shape());
-    assert_eq!(a.or_with(&b), Err(Mismatch::Static(Kind::Ribbon)));
-    assert_eq!(a.and(&b).unwrap_err(), Mismatch::Static(Kind::Ribbon));
-    assert_eq!(a.fold().unwrap_err(), ResizeError::Kind(Kind::Ribbon));
-    assert_eq!(a.expand().unwrap_err(), ResizeError::Kind(Kind::Ribbon));
-    let [left, right] = [1, 2].map(|seed| Chain::new(imprint(1), vec![fixed(seed)]));
-    assert_eq!(left.or(&right).unwrap_err(), Mismatch::Static(Kind::Ribbon));
-    let both = left.chain(right).unwrap();
-    let members = hashes(1).take(100).chain(hashes(2).take(100));
-    assert!(members.into_iter().all(|hash| both.may_contain(hash)));
-}
-
 /// A chain says *maybe* exactly if one of its stages does.
 #[test]
 fn a_chain_answers_for_each_of_its_stages() {
@@ -116,31 +85,6 @@ fn a_chain_answers_for_each_of_its_stages() {
             let either = left.may_contain(hash) || right.may_contain(hash);
             assert_eq!(chain.may_contain(hash), either);
         }
-    }
-}
-
-/// Fold, expand and fold again, at every size: the keys stay, and so does the smallest stage.
-#[test]
-fn folding_and_expanding_lose_no_key() {
-    let made = |items| {
-        let sized = stage(Kind::Blocked, items, 0.01).shape();
-        let lines = (sized.bits.get() / 512).next_power_of_two();
-        let bits = crate::math::Bits::new(lines * 512);
-        let stage = Stage::new(crate::filter::Shape { bits, ..sized }).unwrap();
-        insert_all(&stage, hashes(1).take(1_000));
-        stage
-    };
-    for items in [1_000, 2_000, 40_000] {
-        let mut folded = made(items);
-        while let Ok(half) = folded.fold() {
-            let again = half.expand().unwrap();
-            assert_eq!(words(&again.fold().unwrap()), words(&half));
-            for stage in [&half, &again] {
-                assert!(hashes(1).take(1_000).all(|hash| stage.may_contain(hash)));
-            }
-            folded = half;
-        }
-        assert_eq!(folded.size().get(), 512);
     }
 }
 

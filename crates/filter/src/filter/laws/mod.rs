@@ -1,7 +1,8 @@
 //! The laws that every filter must obey, whatever its layout: no false negatives here, the other
 //! laws in one file per topic.
 //!
-//! With the feature `laws` other crates test their filters against them.
+//! With the feature `laws` other crates test their filters against them. The filters of the
+//! literature compile these files again, for their own `Stage` and the kinds of their `subjects`.
 
 #![cfg_attr(
     test,
@@ -27,17 +28,10 @@ pub mod rates;
 pub mod shapes;
 
 use super::naive::{Naive, hashes, imprint};
+use super::subjects::{self, KINDS};
 use super::{Filter, Insert, Kind, Scalable, ScalableOptions, Stage};
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
-
-/// The layouts of a stage that take keys one by one.
-pub const KINDS: [Kind; 4] = [
-    Kind::Standard,
-    Kind::Partitioned,
-    Kind::Blocked,
-    Kind::Classic,
-];
 
 pub fn stage(kind: Kind, items: u64, rate: f64) -> Stage {
     Stage::with_rate(kind, Items::new(items), Rate::new(rate).unwrap()).unwrap()

@@ -1,10 +1,10 @@
 //! The measured false-positive rate is the computed one.
 
-use super::{KINDS, Subject, insert_all, stage};
+use super::subjects::{KINDS, predicted};
+use super::{Subject, insert_all, stage};
 use crate::filter::naive::{hashes, imprint};
-use crate::filter::{Kind, Scalable, ScalableOptions, Shape, Stage};
-use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Probes, Rate, grandi};
+use crate::filter::{Scalable, ScalableOptions};
+use crate::math::{Items, Rate};
 
 /// 99.9 % of a normal distribution are within this many standard deviations.
 const SIGMAS: f64 = 3.29;
@@ -56,18 +56,6 @@ impl Measured {
 /// The insertions of one measurement, in as many filters as that allows.
 const INSERTIONS: u64 = 500_000;
 
-/// The exact rate if it is affordable, otherwise the rate by which filters are sized.
-pub fn predicted(stage: &Stage, items: Items) -> f64 {
-    let Shape {
-        kind, bits, probes, ..
-    } = stage.shape();
-    match kind {
-        Kind::Standard if items.get() <= 1_000 => grandi::standard(bits, probes, items),
-        Kind::Classic if items.get() <= 1_000 => grandi::classic(bits, probes, items),
-        _ => stage.layout().rate(items),
-    }
-}
-
 pub const RATES: [f64; 4] = [1e-1, 1e-2, 1e-3, 1e-4];
 
 #[test]
@@ -76,7 +64,7 @@ fn measured_rates_are_the_predicted_ones() {
         for rate in RATES {
             for items in [10, 1_000, 100_000, 1_000_000] {
                 let measured = Measured::of(items, || stage(kind, items, rate));
-                let predicted = predicted(&stage(kind, items, rate), Items::new(items));
+                let predicted = predicted(stage(kind, items, rate).shape(), Items::new(items));
                 // Sizes are computed to second order, which is exact to a few tenths of a percent.
                 assert!(predicted <= rate * 1.005, "{kind:?}: {predicted}");
                 let what = format!("{kind:?}, {items} keys at {rate}");
@@ -84,99 +72,6 @@ fn measured_rates_are_the_predicted_ones() {
             }
         }
     }
-}
-
-/// Filters of 128 bits against the exact rates of Grandi's analysis, computed by rational
-/// arithmetic independently of this crate. The textbook's formula is off by up to a tenth here.
-#[test]
-fn tiny_filters_keep_their_exact_rates() {
-    use Kind::{Classic, Partitioned, Standard};
-    const FILTERS: u64 = 100_000;
-    const ASKED: usize = 5;
-    for (kind, k, keys, exact) in [
-        (Standard, 1, 16, 0.117_936_155),
-        (Standard, 4, 16, 0.024_657_967),
-        (Standard, 8, 16, 0.027_356_165),
-        (Standard, 16, 16, 0.109_785_653),
-        (Standard, 4, 8, 0.002_473_757),
-        (Classic, 1, 16, 0.117_936_155),
-        (Classic, 4, 16, 0.023_779_056),
-        (Classic, 8, 16, 0.027_461_731),
-        (Classic, 16, 16, 0.128_772_339),
-        (Classic, 4, 8, 0.002_175_301),
-        (Partitioned, 1, 16, 0.117_936_155),
-        (Partitioned, 2, 16, 0.049_610_804),
-    ] {
-        let shape = Shape {
-            kind,
-            bits: Bits::new(128),
-            probes: Probes::new(k),
-            groups: 0,
-        };
-        let hits = (0..FILTERS).map(|seed| {
-            let filter = Stage::new(shape).unwrap();
-            let mut keys_and_strangers = hashes(seed);
-            insert_all(&filter, keys_and_strangers.by_ref().take(keys));
-            let strangers = keys_and_strangers.take(ASKED);
-            strangers.filter(|&hash| filter.may_contain(hash)).count()
-        });
-        let trials = usize::try_from(FILTERS).unwrap() * ASKED;
-        let what = format!("{kind:?}, {k} probes, {keys} keys");
-        assert_binomial(hits.sum(), trials, exact, &what);
-    }
-}
-
-/// Double hashing answers *maybe* to 0.5 % here: with 89 keys and slices of 128 bits, one pair of
-/// positions in 184 is taken, and two keys that share a pair share all 21 probes. One multiplier
-/// per probe has no such floor and gives the theoretical 5e-7.
-#[test]
-fn small_slices_keep_a_strict_rate() {
-    let shape = Shape {
-        kind: Kind::Partitioned,
-        bits: Bits::new(128 * 21),
-        probes: Probes::new(21),
-        groups: 0,
-    };
-    let mut hits = 0;
-    for seed in 0..50 {
-        let filter = Stage::new(shape).unwrap();
-        let mut keys = hashes(seed);
-        insert_all(&filter, keys.by_ref().take(89));
-        hits += keys
-            .take(40_000)
-            .filter(|&hash| filter.may_contain(hash))
-            .count();
-    }
-    // One is expected in two million; double hashing gave ten thousand.
-    assert!(hits <= 8, "{hits} in 2,000,000");
-}
-
-/// The floor of double hashing, a + i b in slices of m bits: n/m² of all keys share a and b with
-/// some member and are answered *maybe*, however many slices there are.
-#[test]
-fn double_hashing_would_have_a_floor() {
-    const SLICE: u64 = 128;
-    const KEYS: usize = 89;
-    const ASKED: usize = 2_000;
-    let pair = |hash: KeyHash| (hash.get() % SLICE, (hash.get() >> 32) % SLICE);
-    let bits = |hash| {
-        let (a, b) = pair(hash);
-        (0..21).map(move |i| ((a + i * b) % SLICE) as usize)
-    };
-    let mut hits = 0;
-    for seed in 0..100 {
-        let mut slices = [[false; SLICE as usize]; 21];
-        let mut keys = hashes(seed);
-        for hash in keys.by_ref().take(KEYS) {
-            bits(hash)
-                .zip(&mut slices)
-                .for_each(|(bit, slice)| slice[bit] = true);
-        }
-        let maybe = |&hash: &KeyHash| bits(hash).zip(&slices).all(|(bit, slice)| slice[bit]);
-        hits += keys.take(ASKED).filter(maybe).count();
-    }
-    let floor = KEYS as f64 / (SLICE * SLICE) as f64;
-    assert!(hits as f64 > 0.9 * floor * (100 * ASKED) as f64, "{hits}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use super::solve::Filling;
 use super::{Ribbon, Slots};
-use crate::filter::layout::Layout;
+use crate::filter::layout::StoreLayout;
 use crate::filter::{Kind, Stage, StageError, probe};
 use crate::hash::KeyHash;
 use crate::math::ribbon::{self, slot_parts};
@@ -115,7 +115,7 @@ impl RibbonBuilder {
         let words = words.map_err(|source| no_memory(geometry, source))?;
         let words = words.ok_or_else(|| self.crowded())?;
         let items = Items::new(self.items);
-        Ok(Stage::of_words(Layout::Ribbon(geometry), items, words))
+        Ok(Stage::of_words(StoreLayout::Ribbon(geometry), items, words))
     }
 }
 

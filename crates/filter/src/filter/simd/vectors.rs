@@ -3,10 +3,9 @@
 use std::arch::is_x86_feature_detected;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::{Simd, WithSimd};
+use super::columns::{self, Pane};
+use super::{Simd, WithSimd, line};
 use crate::bits::{Line, Words};
-use crate::filter::ribbon::Pane;
-use crate::filter::{blocked, ribbon};
 use crate::hash::KeyHash;
 
 /// AVX2.
@@ -50,7 +49,7 @@ impl Simd for Avx2 {
         #[expect(unsafe_code, reason = "not every processor can run what is called")]
         // SAFETY: the value is proof that this processor has AVX2.
         unsafe {
-            blocked::avx2::contains::<GROUPS, EACH>(line, hash)
+            line::avx2::contains::<GROUPS, EACH>(line, hash)
         }
     }
 
@@ -59,13 +58,13 @@ impl Simd for Avx2 {
         #[expect(unsafe_code, reason = "not every processor can run what is called")]
         // SAFETY: the value is proof that this processor has AVX2.
         unsafe {
-            ribbon::avx2::sum_of_columns(words, pane)
+            columns::avx2::sum_of_columns(words, pane)
         }
     }
 }
 
 #[target_feature(enable = "avx2")]
 #[inline(never)]
-pub(super) fn avx2_call<Key, L: WithSimd<Key>>(simd: Avx2, look: L, key: Key) -> L::Output {
-    look.with_simd(simd, key)
+pub(super) fn avx2_call<Key, P: WithSimd<Key>>(simd: Avx2, probe: P, key: Key) -> P::Output {
+    probe.with_simd(simd, key)
 }

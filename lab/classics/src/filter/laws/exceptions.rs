@@ -2,8 +2,9 @@
 //! layout.
 
 use crate::filter::laws_of_filters::rates::assert_binomial;
-use crate::filter::laws_of_filters::{KINDS, words};
+use crate::filter::laws_of_filters::words;
 use crate::filter::naive::hashes;
+use crate::filter::subjects::KINDS;
 use crate::filter::{Composite, Kind, Membership, Sliding, SlidingOptions, Turn};
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};

@@ -1,8 +1,36 @@
 //! Counters, codes and false positives that must never change.
 
-use crate::filter::laws_of_filters::golden::{false_positives, shape};
+use crate::filter::laws_of_filters::golden::{Golden, are_frozen, false_positives, shape};
 use crate::filter::naive::hashes;
 use crate::filter::{Counting, HashCoding, Kind, MinimalIncrease, Spectral};
+
+#[test]
+fn layouts_of_the_literature_are_frozen() {
+    are_frozen(&[
+        Golden {
+            shape: shape(Kind::Standard, 128, 3, 0),
+            keys: 8,
+            words: vec![0x2000_0281_3880_4000, 0x8803_0248_4610_2c00],
+            false_positives: [70, 331, 438],
+        },
+        Golden {
+            shape: shape(Kind::Classic, 128, 3, 0),
+            keys: 8,
+            words: vec![0x1000_0141_1880_4000, 0x4400_8228_4210_2900],
+            false_positives: [510, 739, 1123],
+        },
+        Golden {
+            shape: shape(Kind::Partitioned, 192, 3, 0),
+            keys: 8,
+            words: vec![
+                0x0100_0020_4011_4880,
+                0xa108_2040_0008_4000,
+                0x0012_9420_0000_2800,
+            ],
+            false_positives: [994, 1136, 1406],
+        },
+    ]);
+}
 
 #[test]
 fn counters_are_frozen() {

@@ -11,9 +11,9 @@
 //! `cargo test --lib laws::growth -- --nocapture` prints the table.
 
 use super::rates::most_items;
-use crate::filter::laws_of_filters::KINDS;
 use crate::filter::laws_of_filters::rates::assert_binomial;
 use crate::filter::naive::{hashes, imprint};
+use crate::filter::subjects::KINDS;
 use crate::filter::{
     Countable, CounterWidth, Growing, Growth, Kind, MinimalIncrease, Scalable, ScalableOptions,
     Spectral, Stage,

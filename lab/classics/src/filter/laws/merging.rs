@@ -1,13 +1,15 @@
 //! Sums of filters of counters, and filters that are stored and restored.
 
 use super::{WIDTH, growth};
-use crate::filter::laws_of_filters::{insert_all, words};
+use crate::filter::laws_of_filters::{insert_all, stage, words};
 use crate::filter::naive::hashes;
+use crate::filter::resize::{expand, fold};
+use crate::filter::subjects::KINDS;
 use crate::filter::{
-    Composite, Counting, Growing, HashCoding, Insert, Kind, MinimalIncrease, Multiset,
-    RecurringMinimum, Rule, Spectral, Stage,
+    Composite, Counting, Growing, HashCoding, Insert, Kind, MinimalIncrease, Mismatch, Multiset,
+    RecurringMinimum, Rule, Shape, Spectral, Stage,
 };
-use crate::math::{Items, Rate};
+use crate::math::{Bits, Items, Rate};
 
 /// Equal counter by counter, even if the filters have keys in common.
 #[test]
@@ -105,4 +107,43 @@ fn parts_make_the_filter_they_came_from() {
 
 fn reread<R: Rule>(filter: &Multiset<R>) -> Multiset<R> {
     Multiset::from_words(filter.shape(), filter.items(), filter.words().to_vec()).unwrap()
+}
+
+#[test]
+fn stages_of_other_kinds_are_refused_whole() {
+    for kind in KINDS {
+        for other in KINDS.into_iter().filter(|other| *other != kind) {
+            let (a, b) = (stage(kind, 100, 0.01), stage(other, 100, 0.01));
+            insert_all(&b, hashes(1).take(100));
+            let (left, right) = (kind, other);
+            assert_eq!(a.or_with(&b), Err(Mismatch::Kind { left, right }));
+            assert_eq!(a.and(&b).unwrap_err(), Mismatch::Kind { left, right });
+            assert_eq!(a.fill(), 0.0);
+        }
+    }
+}
+
+/// Fold, expand and fold again, at every size: the keys stay, and so does the smallest stage.
+#[test]
+fn folding_and_expanding_lose_no_key() {
+    let made = |items| {
+        let sized = stage(Kind::Blocked, items, 0.01).shape();
+        let lines = (sized.bits.get() / 512).next_power_of_two();
+        let bits = Bits::new(lines * 512);
+        let stage = Stage::new(Shape { bits, ..sized }).unwrap();
+        insert_all(&stage, hashes(1).take(1_000));
+        stage
+    };
+    for items in [1_000, 2_000, 40_000] {
+        let mut folded = made(items);
+        while let Ok(half) = fold(&folded) {
+            let again = expand(&half).unwrap();
+            assert_eq!(words(&fold(&again).unwrap()), words(&half));
+            for stage in [&half, &again] {
+                assert!(hashes(1).take(1_000).all(|hash| stage.may_contain(hash)));
+            }
+            folded = half;
+        }
+        assert_eq!(folded.size().get(), 512);
+    }
 }

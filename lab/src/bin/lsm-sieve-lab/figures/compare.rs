@@ -1,6 +1,6 @@
 //! The layouts of this crate compared with each other and with the lower bound of any filter.
 
-use lsm_sieve_filter::math::{Items, Rate, blocked, classic, partitioned, standard};
+use lsm_sieve_classics::math::{Items, Rate, blocked, classic, partitioned, standard};
 use lsm_sieve_lab::chart::{Axis, Chart, Series};
 
 use super::{Figure, Name};

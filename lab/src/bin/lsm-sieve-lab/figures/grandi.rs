@@ -1,6 +1,6 @@
 //! Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
-use lsm_sieve_filter::math::{Bits, Items, Probes, grandi, standard};
+use lsm_sieve_classics::math::{Bits, Items, Probes, grandi, standard};
 use lsm_sieve_lab::chart::{Axis, Chart, Series};
 
 use super::{Figure, Name};

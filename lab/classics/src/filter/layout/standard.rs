@@ -14,7 +14,7 @@ use crate::math::{Bits, Items, Probes, Rate, fill, standard};
 
 /// The geometry: at least one bit, 1 to 64 probes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standard {
+pub struct Standard {
     bits: u64,
     probes: u32,
 }

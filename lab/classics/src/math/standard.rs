@@ -8,6 +8,8 @@
 
 use super::{Bits, Items, MAX_PROBES, Probes, Rate, grandi, halvings, whole};
 
+pub use super::blocked::rate_exact;
+
 /// The textbook's rate, (1 − (1 − 1/m)^kn)^k (Bloom 1970; Grandi's A1).
 pub fn rate(bits: Bits, probes: Probes, items: Items) -> f64 {
     super::fill::expected(clear_chance(bits, probes), items).powf(f64::from(probes.get()))
@@ -30,26 +32,6 @@ pub fn rate_corrected(bits: Bits, probes: Probes, items: Items) -> f64 {
     let m = bits.get().max(1) as f64;
     let rate = fill.powf(k) + curvature * variance / (m * m);
     if fill > 0.0 { rate.min(1.0) } else { 0.0 }
-}
-
-/// The exact rate, by Grandi's recurrence (10): ψ(h, m) = ψ(h−1, m) − (1 − 1/m)^(kn+h−1) ψ(h−1,
-/// m−1), ψ(0, ·) = 1; the rate is ψ(k, m).
-///
-/// Exact to about 1e-15 *absolute*, because it subtracts. Used for the words of a blocked filter,
-/// whose rates are summed, and as the paper's own way. [`grandi::standard`] is exact at small rates
-/// too. k² steps. 1 for 0 bits.
-pub fn rate_exact(bits: Bits, probes: Probes, items: Items) -> f64 {
-    let throws = f64::from(probes.get()) * items.get() as f64;
-    let sizes = (0..=probes.get()).map(|less| bits.get().saturating_sub(u64::from(less)) as f64);
-    let sizes: Vec<f64> = sizes.collect();
-    let mut psi = vec![1.0; sizes.len()];
-    for h in 1..sizes.len() {
-        for less in 0..sizes.len() - h {
-            let clear = 1.0 - 1.0 / sizes[less].max(1.0);
-            psi[less] -= clear.powf(throws + h as f64 - 1.0) * psi[less + 1];
-        }
-    }
-    psi[0].clamp(0.0, 1.0)
 }
 
 /// The fewest bits, and the probes with them, that keep `items` keys below `rate`.

@@ -18,7 +18,7 @@ use crate::math::{Bits, Items, MAX_PROBES, Probes, Rate, classic};
 
 /// The geometry: 1 to 64 probes, and at least as many bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Classic {
+pub struct Classic {
     bits: u64,
     probes: u32,
 }

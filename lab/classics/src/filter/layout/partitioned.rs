@@ -14,7 +14,7 @@ use crate::math::{Bits, Items, Probes, Rate, fill, partitioned};
 
 /// The geometry: 1 to 64 slices of at least one word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Partitioned {
+pub struct Partitioned {
     slice: u64,
     probes: u32,
 }
