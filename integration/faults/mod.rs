@@ -1,9 +1,9 @@
 //! Faults from below: system calls that fail, power cuts, full disks, memory that runs out.
 //!
 //! `target` is what the faults happen to, and lists its steps. `worker` carries them out. The model
-//! of the possible results and the check afterwards are those of
-//! [`history`](crate::support::history). `strace` runs the worker under strace, which makes calls fail (`failing_calls`) or
-//! records them (`strace_log`) for a `simulated_disk` that loses its power (`power_cuts`).
+//! of the possible results and the check afterwards are in [`history`](crate::support::history).
+//! `strace` runs the worker under strace, which makes calls fail (`failing_calls`) or records them
+//! (`strace_log`) for a `simulated_disk` that loses its power (`power_cuts`).
 
 #![expect(
     clippy::unwrap_used,

@@ -1,9 +1,9 @@
 //! One harness for histories against a model, under kills and faults.
 //!
 //! ```text
-//!   seed ---> Step ---> World (a database in a child process)     killed, or its calls fail, or its power is cut
-//!     \-----> Step ---> Model                                      what each key may hold
-//!                         \--- Check: the folder afterwards, read by a RocksDB without filters and with them
+//!   seed --> Step --> World (a database)     it is killed, its calls fail, or its power is cut
+//!     \----> Step --> Model                  what each key may hold
+//!                       \--- Check           the folder: with filters, and without
 //! ```
 //!
 //! | module | what it holds |
