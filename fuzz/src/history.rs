@@ -5,7 +5,7 @@ use super::store;
 use arbitrary::{Result, Unstructured};
 use lsm_sieve_classics::filter::resize::{expand, fold};
 use lsm_sieve_classics::filter::{
-    Composite, CounterWidth, Counting, Full, Growing, Growth, HashCoding, Membership,
+    Composite, CounterWidth, Counting, Full, Growing, Growth, HashCoding, Kind, Membership,
     MinimalIncrease, RecurringMinimum, RemoveError, Sliding, SlidingOptions, Spectral, Stage, Turn,
 };
 use lsm_sieve_filter::hash::KeyHash;
@@ -48,9 +48,22 @@ fn width(input: &mut Unstructured<'_>) -> Result<CounterWidth> {
 
 // ------------------------------------------------------------------ stages
 
+/// The layouts of a stage.
+const LAYOUTS: [Kind; 4] = [
+    Kind::Standard,
+    Kind::Partitioned,
+    Kind::Blocked,
+    Kind::Classic,
+];
+
+fn reread(stage: &Stage) -> Stage {
+    let words: Vec<u64> = stage.words().collect();
+    Stage::from_words(stage.shape(), stage.items(), words).expect(SAME)
+}
+
 /// Several stages and their keys, merged and resized in every way that the shapes allow.
 fn stages(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> {
-    let kind = *input.choose(&store::LAYOUTS)?;
+    let kind = *input.choose(&LAYOUTS)?;
     let Ok(first) = Stage::with_rate(kind, items, rate) else {
         return Ok(());
     };
@@ -65,7 +78,7 @@ fn stages(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> 
         let made = match input.int_in_range(0..=15)? {
             0 => fold(stage).ok().map(|folded| (folded, keys.clone())),
             1 => expand(stage).ok().map(|wider| (wider, keys.clone())),
-            2 => Some((store::stage(&store::record(stage)), keys.clone())),
+            2 => Some((reread(stage), keys.clone())),
             3 => Stage::new(stage.shape())
                 .ok()
                 .map(|empty| (empty, HashSet::new())),
@@ -317,7 +330,7 @@ fn growing(growth: Growth, width: CounterWidth, input: &mut Unstructured<'_>) ->
 /// A key is recent until (g - 1) n newer ones were added, here by count.
 fn sliding(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> {
     let options = SlidingOptions {
-        kind: *input.choose(&store::LAYOUTS)?,
+        kind: *input.choose(&LAYOUTS)?,
         rate,
         items,
         generations: input.int_in_range(0..=5)?,
@@ -367,7 +380,7 @@ fn coded(table: Option<HashCoding>, input: &mut Unstructured<'_>) -> Result<()> 
 
 /// A composite filter may deny a member, but never says that a member was never added.
 fn composite(sized: (Items, Rate), input: &mut Unstructured<'_>) -> Result<()> {
-    let kind = *input.choose(&store::LAYOUTS)?;
+    let kind = *input.choose(&LAYOUTS)?;
     let Ok(set) = Composite::with_rates(kind, sized, sized) else {
         return Ok(());
     };

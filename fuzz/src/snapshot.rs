@@ -3,7 +3,7 @@
 
 use super::store;
 use arbitrary::{Result, Unstructured};
-use lsm_sieve_classics::filter::{Chain, Scalable, ScalableOptions};
+use lsm_sieve_filter::filter::{Chain, Kind, Scalable, ScalableOptions};
 use lsm_sieve_filter::hash::{Imprint, KeyHash};
 use lsm_sieve_filter::math::{Bits, Items};
 use lsm_sieve_format::disk::{Disk, Fault, MemoryDisk};
@@ -74,12 +74,13 @@ fn folder(disk: &MemoryDisk) -> SidecarFolder {
 }
 
 fn options(input: &mut Unstructured<'_>) -> Result<ScalableOptions> {
-    let kind = *input.choose(&store::LAYOUTS)?;
+    // Once chose a layout. Read all the same, so that older inputs mean what they meant.
+    input.int_in_range(0..=3_usize)?;
     let rate = store::rate(input)?;
     let first = input.int_in_range(0..=64)?;
     let growth = input.int_in_range(0..=4)?;
     Ok(ScalableOptions {
-        kind,
+        kind: Kind::Blocked,
         rate,
         first: Items::new(first),
         second: (growth == 2).then_some(Items::new(first / 4)),

@@ -1,21 +1,13 @@
 //! What several targets need: filters and their sidecars, built from the fuzzer's bytes.
 
 use arbitrary::{Result, Unstructured};
-use lsm_sieve_classics::filter::{Kind, Stage};
+use lsm_sieve_filter::filter::Stage;
 use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash, KeyHasher, Seed};
 use lsm_sieve_filter::math::Rate;
 use lsm_sieve_filter::math::growth::Tightening;
 use lsm_sieve_format::format::{StageRecord, StoreId};
 
 pub const STORE: StoreId = StoreId::from_bytes(*b"the store's name");
-
-/// The layouts of a stage.
-pub const LAYOUTS: [Kind; 4] = [
-    Kind::Standard,
-    Kind::Partitioned,
-    Kind::Blocked,
-    Kind::Classic,
-];
 
 pub fn imprint() -> Imprint {
     KeyHasher::new(HashId::Xxh3, Seed::from_bytes([7; 16])).imprint()

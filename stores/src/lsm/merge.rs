@@ -244,7 +244,7 @@ mod tests {
     fn single_input_is_kept() {
         let input = roomy_with(0..900);
         assert_eq!(
-            kept(&[input.clone()], 900),
+            kept(std::slice::from_ref(&input), 900),
             (MergedFilter::Chain, input.chain.predicted_rate())
         );
     }

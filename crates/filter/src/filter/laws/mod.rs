@@ -4,17 +4,13 @@
 //! With the feature `laws` other crates test their filters against them. The filters of the
 //! literature compile these files again, for their own `Stage` and the kinds of their `subjects`.
 
-#![cfg_attr(
-    test,
-    expect(
-        clippy::unwrap_used,
-        reason = "a law fails by panicking, in its helpers as well"
-    )
+#![allow(
+    clippy::unwrap_used,
+    reason = "a law fails by panicking, in its helpers as well"
 )]
 #![cfg_attr(
     not(test),
     allow(
-        clippy::unwrap_used,
         dead_code,
         unused_imports,
         reason = "these are tests, and what the tests of other crates share with them"
