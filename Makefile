@@ -10,7 +10,7 @@
 #   make fleet       readers over an S3 server of its own, with filters and without; FLEET seconds each
 #   make lint        formatting, lints, documentation; examples and benches compiled
 #   make headers     the library over each binding of RocksDB, by RocksDB's headers alone
-#   make bindings    the tests over the second binding; compiles its RocksDB, see docs/rocksdb-versions.md
+#   make bindings    the tests over another binding; compiles its RocksDB, see docs/rocksdb-versions.md
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
 #   make package     what a stranger gets: each crate from its `.crate`, the README's program, the command
@@ -42,6 +42,8 @@ $(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/bui
 endif
 
 CARGO ?= cargo
+# The binding that `make bindings` tests: a folder of bindings/.
+BINDING ?= rust-rocksdb
 KEYS  ?= 4000000
 
 PREFIX ?= /usr/local
@@ -110,7 +112,7 @@ headers: tools
 	$(COMPILERS) .ci/bindings
 
 bindings: tools
-	cd bindings/rust-rocksdb && CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))bindings" $(BUILD) test --locked -- --skip structure::
+	cd bindings/$(BINDING) && CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))bindings/$(BINDING)" $(BUILD) test --locked -- --skip structure::
 
 api: tools
 	$(COMPILERS) .ci/api

