@@ -91,6 +91,7 @@ fn check(cluster: &Cluster, history: &History, all: &mut Tally) -> Result<(), Fa
         if !node
             .store()
             .db()
+            .filters()
             .wait_until_complete(Duration::from_secs(60))
         {
             return Err("the filters do not cover all SSTs".into());

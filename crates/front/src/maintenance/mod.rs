@@ -13,7 +13,7 @@
 //! 5. lists the segment filters that lookups prefetch.
 //!
 //! In the end, it removes sidecars of SSTs that are gone, and drops filters beyond the budget.
-//! `plan` decides, [`Maintenance::act`] does.
+//! `plan` decides, `Maintenance::act` does.
 //!
 //! Keys are read from the SST files, never through an iterator of the database: that applies
 //! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
