@@ -7,6 +7,7 @@ mod shim;
 
 fn main() {
     let headers = [
+        Path::new("../../src/hooks/shim/abi.h"),
         Path::new("../../src/hooks/shim/shim.h"),
         Path::new("include/lsm_sieve.h"),
         Path::new("include/lsm_sieve.hpp"),
