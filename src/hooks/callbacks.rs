@@ -420,7 +420,10 @@ mod tests {
             assert_eq!(db.get("second").unwrap().unwrap(), b"value");
             drop(db);
             let again = open(home.path());
-            assert!(again.filters().answer("absent").is_absent(), "made anew");
+            // Of one key, the new filters may have a false positive.
+            let mut others = (0..100).map(|key| format!("absent {key}"));
+            let rules_out = |key: String| again.filters().answer(key).is_absent();
+            assert!(others.any(rules_out), "made anew");
             assert!(again.get("first").unwrap().is_some());
             assert!(again.filters().verify(true).unwrap().lost.is_empty());
         }
