@@ -51,6 +51,7 @@ use crate::fault::fault;
 use crate::filter_store::FilterStore;
 use crate::maintenance::backoff::Backoff;
 use crate::maintenance::scrub::{ScrubLog, Scrubber};
+use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::segment::{Registry, SegmentId};
 use crate::wakeup::{Requests, Wakeup};
@@ -405,8 +406,17 @@ impl Maintenance {
         let (summary, options) = (cf_filter.view().summary, self.summary_options());
         let (key_log, pace) = (cf_filter.key_log(), self.paces.get(cf_filter.name()));
         let is_resting = cf_filter.coverage().is_consolidated(now);
+        let hardly_grows = is_quiet || pace.is_some_and(Pace::is_slow);
+        // Only what is weighed against another summary filter is summed up: there may be a thousand
+        // families.
+        let is_weighed =
+            listed.is_none() && !is_resting && (hardly_grows || summary.is_saturated());
         let is_short_of_room = summary.is_saturated() && options.memory_budget.get().is_some();
-        let are_counted = listed.is_none() && !is_resting && is_short_of_room;
+        let others = match is_weighed {
+            true => self.cf_filters.size_of_summaries(Some(cf_filter)),
+            false => Bits::new(0),
+        };
+        let are_counted = is_weighed && is_short_of_room;
         CfSnapshot {
             listed,
             summary: (&*summary).into(),
@@ -417,11 +427,11 @@ impl Maintenance {
             is_log_whole: key_log.is_whole(),
             is_resting,
             are_writers_quiet: is_quiet,
-            hardly_grows: is_quiet || pace.is_some_and(Pace::is_slow),
+            hardly_grows,
             is_backing_off: false,
             is_requested: false,
             options,
-            others: self.cf_filters.size_of_summaries(Some(cf_filter)),
+            others,
             entries: are_counted.then(|| self.entries(cf_filter).ok()).flatten(),
         }
     }

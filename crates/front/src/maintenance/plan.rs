@@ -68,7 +68,7 @@ pub(super) struct CfSnapshot {
     pub(super) is_requested: bool,
     /// The settings, with the present rates and number of column families.
     pub(super) options: FrontOptions,
-    /// The summary filters of other column families.
+    /// The summary filters of other column families; 0 if the plan does not depend on them.
     pub(super) others: Bits,
     /// The entries in memtables and SSTs. Counted only if the budget made the summary filter lose
     /// keys, because that lists the SSTs.
