@@ -36,6 +36,20 @@ impl<T: ThreadMode> SieveDb<T> {
         lookup::get(&*self.default, key, || past_filters(engine))
     }
 
+    /// The value of a key in a column family.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error.
+    pub fn get_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        let engine = || self.engine.get_cf_opt(cf, key, &self.plain);
+        lookup::get(self.sieve.filters_of(cf), key, || past_filters(engine))
+    }
+
     /// The value of a key in a column family, pinned instead of copied. The read options may carry a
     /// snapshot.
     ///
