@@ -32,6 +32,27 @@ pub enum AnyLayout {
     Store(StoreLayout),
 }
 
+/// A layout of the literature, by the bits of a key.
+trait Positions: Copy {
+    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64>;
+
+    #[inline]
+    fn insert(self, words: &Words, hash: KeyHash) -> bool {
+        self.positions(hash)
+            .fold(false, |changed, bit| changed | words.set(bit))
+    }
+
+    #[inline]
+    fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
+        self.positions(hash).all(|bit| words.contains(bit))
+    }
+
+    #[inline]
+    fn prefetch(self, words: &Words, hash: KeyHash) {
+        self.positions(hash).for_each(|bit| words.prefetch_bit(bit));
+    }
+}
+
 macro_rules! each_layout {
     ($layout:expr, $geometry:ident => $answer:expr) => {
         match $layout {

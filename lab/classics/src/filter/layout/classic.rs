@@ -11,7 +11,7 @@
 //! in filters of some hundred bits, and the same in large ones. It is slower, because each bit is
 //! compared with those already taken.
 
-use super::{Kind, Shape, ShapeError, probe};
+use super::{Kind, Positions, Shape, ShapeError, probe};
 use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, MAX_PROBES, Probes, Rate, classic};
@@ -25,6 +25,17 @@ pub struct Classic {
 
 /// Bits come in whole words, so that there are never fewer of them than probes.
 const UNIT: u64 = MAX_PROBES as u64;
+
+impl Positions for Classic {
+    #[inline]
+    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64> {
+        let first = self.bits - u64::from(self.probes);
+        let mut taken = Taken::default();
+        (first..)
+            .zip(probe::multiples(hash, self.probes))
+            .map(move |(last, multiple)| taken.take(probe::fast_range(multiple, last + 1), last))
+    }
+}
 
 impl Classic {
     /// The geometry that keeps `items` keys below `rate`; `None` beyond 2^64 bits.
@@ -43,31 +54,6 @@ impl Classic {
             probes: Probes::new(self.probes),
             groups: 0,
         }
-    }
-
-    #[inline]
-    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64> {
-        let first = self.bits - u64::from(self.probes);
-        let mut taken = Taken::default();
-        (first..)
-            .zip(probe::multiples(hash, self.probes))
-            .map(move |(last, multiple)| taken.take(probe::fast_range(multiple, last + 1), last))
-    }
-
-    #[inline]
-    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
-        self.positions(hash)
-            .fold(false, |changed, bit| changed | words.set(bit))
-    }
-
-    #[inline]
-    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
-        self.positions(hash).all(|bit| words.contains(bit))
-    }
-
-    #[inline]
-    pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
-        self.positions(hash).for_each(|bit| words.prefetch_bit(bit));
     }
 
     pub(super) fn rate(self, items: Items) -> f64 {

@@ -7,7 +7,7 @@
 //!
 //! No two probes of a key collide, so there are no weak keys and the rate formula is exact.
 
-use super::{Kind, Shape, ShapeError, probe};
+use super::{Kind, Positions, Shape, ShapeError, probe};
 use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate, fill, partitioned};
@@ -21,6 +21,16 @@ pub struct Partitioned {
 
 /// Slices begin at whole words.
 const UNIT: u64 = 64;
+
+impl Positions for Partitioned {
+    #[inline]
+    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64> {
+        let starts = (0..u64::from(self.probes)).map(move |i| i * self.slice);
+        starts
+            .zip(probe::positions(hash, self.probes, self.slice))
+            .map(|(start, bit)| start + bit)
+    }
+}
 
 impl Partitioned {
     /// The geometry that keeps `items` keys below `rate`; `None` beyond 2^64 bits.
@@ -41,30 +51,6 @@ impl Partitioned {
             probes: Probes::new(self.probes),
             groups: 0,
         }
-    }
-
-    #[inline]
-    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64> {
-        let starts = (0..u64::from(self.probes)).map(move |i| i * self.slice);
-        starts
-            .zip(probe::positions(hash, self.probes, self.slice))
-            .map(|(start, bit)| start + bit)
-    }
-
-    #[inline]
-    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
-        self.positions(hash)
-            .fold(false, |changed, bit| changed | words.set(bit))
-    }
-
-    #[inline]
-    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
-        self.positions(hash).all(|bit| words.contains(bit))
-    }
-
-    #[inline]
-    pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
-        self.positions(hash).for_each(|bit| words.prefetch_bit(bit));
     }
 
     pub(super) fn rate(self, items: Items) -> f64 {

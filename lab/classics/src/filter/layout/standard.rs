@@ -7,7 +7,7 @@
 //! The fewest bits of the layouts that take keys one by one, except for the classic layout in small
 //! filters; k cache misses for a hit.
 
-use super::{Kind, Shape, ShapeError, probe};
+use super::{Kind, Positions, Shape, ShapeError, probe};
 use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate, fill, standard};
@@ -21,6 +21,13 @@ pub struct Standard {
 
 /// Bits come in whole words.
 const UNIT: u64 = 64;
+
+impl Positions for Standard {
+    #[inline]
+    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64> {
+        probe::positions(hash, self.probes, self.bits)
+    }
+}
 
 impl Standard {
     /// The geometry that keeps `items` keys below `rate`; `None` beyond 2^64 bits.
@@ -39,27 +46,6 @@ impl Standard {
             probes: Probes::new(self.probes),
             groups: 0,
         }
-    }
-
-    #[inline]
-    fn positions(self, hash: KeyHash) -> impl Iterator<Item = u64> {
-        probe::positions(hash, self.probes, self.bits)
-    }
-
-    #[inline]
-    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
-        self.positions(hash)
-            .fold(false, |changed, bit| changed | words.set(bit))
-    }
-
-    #[inline]
-    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
-        self.positions(hash).all(|bit| words.contains(bit))
-    }
-
-    #[inline]
-    pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
-        self.positions(hash).for_each(|bit| words.prefetch_bit(bit));
     }
 
     pub(super) fn rate(self, items: Items) -> f64 {
