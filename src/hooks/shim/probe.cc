@@ -37,12 +37,7 @@
 #include "utilities/transactions/pessimistic_transaction.h"
 #include "utilities/transactions/pessimistic_transaction_db.h"
 
-struct rocksdb_options_t {
-  ROCKSDB_NAMESPACE::Options rep;
-};
-struct rocksdb_t {
-  ROCKSDB_NAMESPACE::DB* rep;
-};
+#include "shim.h"
 
 namespace probe {
 namespace {
