@@ -102,19 +102,19 @@ fn reads_return_values_of_their_cf() {
             variants += 1;
         };
         for read in in_a_cf(reads::of_db()) {
-            let by = |key: &[u8]| read.value(&world.db, &cf, key);
-            check(read.name, read.keys_a_call(), &by);
+            let found = |key: &[u8]| read.value(&world.db, &cf, key);
+            check(read.name, read.keys_a_call(), &found);
         }
         for read in in_a_cf(reads::by_trait()) {
-            let by = |key: &[u8]| read.value(&*world.db, &cf, key);
-            check(read.name, read.keys_a_call(), &by);
+            let found = |key: &[u8]| read.value(&*world.db, &cf, key);
+            check(read.name, read.keys_a_call(), &found);
         }
         for read in in_a_cf(reads::unfiltered()) {
             check(read.name, 0, &|key| read.value(&world.db, &cf, key));
         }
         for read in in_a_cf(reads::of_snapshot()) {
-            let by = |key: &[u8]| read.value(&snapshot, &cf, key);
-            check(read.name, read.keys_a_call(), &by);
+            let found = |key: &[u8]| read.value(&snapshot, &cf, key);
+            check(read.name, read.keys_a_call(), &found);
         }
     }
     report("reads", names().len(), variants * all_keys().count());

@@ -109,8 +109,7 @@ pub(super) fn checked(part: Part, offset: u64, bytes: &[u8]) -> Result<(&[u8], u
 
 /// No part is, but for the faults.
 fn is_unchecked(part: Part) -> bool {
-    let is_header = matches!(part, Part::Header);
-    fault!(HeaderUnchecked, return is_header);
+    fault!(HeaderUnchecked, return matches!(part, Part::Header));
     fault!(BlocksUnchecked, return matches!(part, Part::Block(_)));
     false
 }
