@@ -1,7 +1,11 @@
 // Pointers to RocksDB's objects that `rocksdb` does not give out in all its versions and thread modes: the
 // C handle of a database, and options. They are searched among the words of the binding's objects.
 
+#include <csignal>
+#ifdef __linux__
+#include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 #include <cerrno>
 #include <cstring>
@@ -11,45 +15,33 @@
 namespace lsm_sieve {
 namespace {
 
-// Reads memory that may not be mapped: the kernel copies it, and says so if it cannot.
-class MemoryReader {
- public:
-  MemoryReader() : is_open_(pipe(ends_) == 0), has_failed_(!is_open_) {}
-  ~MemoryReader() {
-    if (!is_open_) return;
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-  MemoryReader(const MemoryReader&) = delete;
-  MemoryReader& operator=(const MemoryReader&) = delete;
+// Whether this word can be read. The kernel copies a set of signals before it refuses what to do with
+// it, and says so if it cannot. It needs no descriptor, of which a process may have none left.
+bool IsReadable(uintptr_t word) {
+  const int nothing = -1;
+  errno = 0;
+#ifdef __linux__
+  // By number: C libraries read the set themselves.
+  syscall(SYS_rt_sigprocmask, nothing, word, nullptr, sizeof(word));
+#else
+  sigprocmask(nothing, reinterpret_cast<const sigset_t*>(word), nullptr);
+#endif
+  return errno != EFAULT;
+}
 
-  bool ReadWord(uintptr_t address, uintptr_t* word) {
-    return address % sizeof(*word) == 0 && Read(address, word, sizeof(*word));
-  }
-
-  bool Read(uintptr_t address, void* to, ssize_t size) {
-    if (has_failed_) return false;
-    const ssize_t written = write(ends_[1], reinterpret_cast<const void*>(address), size);
-    if (written < 0 && errno == EFAULT) return false;
-    // What stays in the pipe would be taken for the next value.
-    has_failed_ = written != size || read(ends_[0], to, size) != size;
-    return !has_failed_;
-  }
-
-  // Whether the kernel failed otherwise: nothing that was read counts.
-  bool HasFailed() const { return has_failed_; }
-
- private:
-  int ends_[2] = {-1, -1};
-  const bool is_open_;
-  bool has_failed_;
-};
+// Reads a value that may not be mapped.
+template <typename T>
+bool Read(uintptr_t address, T* value) {
+  if (address % sizeof(T) != 0 || !IsReadable(address - address % sizeof(uintptr_t))) return false;
+  std::memcpy(value, reinterpret_cast<const void*>(address), sizeof(T));
+  return true;
+}
 
 // Whether this is the engine, or one that passes its calls on: a `StackableDB` has what it wraps
 // behind its table of virtual functions. The filters and a time to live are one each.
-bool IsEngine(uintptr_t candidate, uintptr_t engine, MemoryReader& memory) {
+bool IsEngine(uintptr_t candidate, uintptr_t engine) {
   for (int wrappers = 0; candidate != engine; ++wrappers) {
-    if (wrappers == 2 || !memory.ReadWord(candidate + sizeof(uintptr_t), &candidate)) return false;
+    if (wrappers == 2 || !Read(candidate + sizeof(uintptr_t), &candidate)) return false;
   }
   return true;
 }
@@ -64,20 +56,18 @@ extern "C" {
 rocksdb_t* lsm_sieve_find_handle(const void* object, size_t size,
                                  rocksdb_column_family_handle_t* cf) noexcept {
   const auto engine = reinterpret_cast<uintptr_t>(EngineOf(cf));
-  MemoryReader memory;
   uintptr_t handle = 0;
   size_t matches = 0;
   for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
     uintptr_t word = 0;
     std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
     uintptr_t rep = 0;
-    if (word != 0 && memory.ReadWord(word, &rep) && IsEngine(rep, engine, memory)) {
+    if (word != 0 && Read(word, &rep) && IsEngine(rep, engine)) {
       handle = word;
       ++matches;
     }
   }
   FAULT(AnyHandleTaken, matches = 1);
-  if (memory.HasFailed()) return nullptr;
   return matches == 1 ? reinterpret_cast<rocksdb_t*>(handle) : nullptr;
 }
 
@@ -88,20 +78,19 @@ size_t lsm_sieve_find_options(const void* object, size_t size, int jobs) noexcep
     return reinterpret_cast<uintptr_t>(
         &reinterpret_cast<const rocksdb_options_t*>(options)->rep.max_background_jobs);
   };
-  MemoryReader memory;
   size_t found = size;
   size_t matches = 0;
   for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
     uintptr_t word = 0;
     std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
     int value = 0;
-    if (word != 0 && memory.Read(of_jobs(word), &value, sizeof(value)) && value == jobs) {
+    if (word != 0 && Read(of_jobs(word), &value) && value == jobs) {
       found = at;
       ++matches;
     }
   }
   FAULT(AnyOptionsTaken, matches = 1);
-  return matches == 1 && !memory.HasFailed() ? found : size;
+  return matches == 1 ? found : size;
 }
 
 }  // extern "C"
