@@ -33,9 +33,9 @@ fn main() {
         &sources,
         &std::path::Path::new(&out).join("abi.rs"),
     );
-    if let Some(flags) = shim::compile("lsm_sieve_shim", &sources, &headers)
-        && let Some(library) = prebuilt::Library::named()
-    {
-        library.prove(folder, &flags);
-    }
+    shim::compile("lsm_sieve_shim", &sources, &headers, |flags| {
+        if let Some(library) = prebuilt::Library::named() {
+            library.prove(folder, flags);
+        }
+    });
 }

@@ -17,5 +17,6 @@ fn main() {
         "lsm_sieve_cpp",
         &[Path::new("src/open.cc").to_owned()],
         &headers,
+        |_| (),
     );
 }

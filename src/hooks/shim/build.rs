@@ -15,13 +15,14 @@ const PLUGIN: &str = "LSM_SIEVE_PLUGIN";
 /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
 const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
-/// Makes a static library of these sources, which include the headers. Returns the compiler's settings
-/// if it is linked with RocksDB.
+/// Makes a static library of these sources, which include the headers. If it is to be linked with
+/// RocksDB, `prove` has the compiler's settings before.
 pub(crate) fn compile(
     library: &str,
     sources: &[PathBuf],
     headers: &[PathBuf],
-) -> Option<cc::Build> {
+    prove: impl FnOnce(&cc::Build),
+) {
     for file in sources.iter().chain(headers) {
         println!("cargo:rerun-if-changed={}", file.display());
     }
@@ -31,11 +32,11 @@ pub(crate) fn compile(
     println!("cargo:rerun-if-env-changed={SHIM_ALONE}");
     println!("cargo:rerun-if-env-changed={PLUGIN}");
     if env::var_os(PLUGIN).is_some() {
-        return None;
+        return;
     }
     let is_linked = env::var_os(DOCS_RS).is_none();
     if !is_linked && env::var_os(SHIM_ALONE).is_none() {
-        return None;
+        return;
     }
     let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
     let Some(sys) = sys else {
@@ -77,12 +78,14 @@ pub(crate) fn compile(
     for name in shared_macros(is_old).iter().chain(macros_of(&os, is_old)) {
         build.define(name, None);
     }
+    if is_linked {
+        prove(&build);
+    }
     build.compile(library);
     // Its C interface lacks what some tests need.
     if is_old {
         println!("cargo::rustc-cfg=rocksdb_10");
     }
-    is_linked.then_some(build)
 }
 
 /// Of the headers in this folder.
