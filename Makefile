@@ -11,9 +11,11 @@
 #   make lint        formatting, lints, documentation; examples and benches compiled
 #   make headers     the library over each binding of RocksDB, by RocksDB's headers alone
 #   make bindings    the tests over another binding; compiles its RocksDB, see docs/rocksdb-versions.md
+#   make prebuilt    the README's program with a RocksDB that is compiled already, and what the build refuses
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
 #   make package     what a stranger gets: each crate from its `.crate`, the README's program, the command
+#   make binaries    the command as a static binary, with checksums, into FILES
 #   make install     the library for C and C++ into PREFIX, /usr/local if not set; see docs/c.md
 #   make docs        the documentation as docs.rs builds it, without RocksDB's C++
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
@@ -47,6 +49,7 @@ BINDING ?= rust-rocksdb
 KEYS  ?= 4000000
 
 PREFIX ?= /usr/local
+FILES  ?= $(CARGO_TARGET_DIR)/files
 
 SECONDS     ?= 60
 SCHEDULES   ?= 10000
@@ -76,7 +79,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front \
     -p lsm-sieve-cli
 
-.PHONY: demo test lab test-all core stores fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test lab test-all core stores fleet lint headers bindings prebuilt api msrv package binaries install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -114,6 +117,9 @@ headers: tools
 bindings: tools
 	cd bindings/$(BINDING) && CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))bindings/$(BINDING)" $(BUILD) test --locked -- --skip structure::
 
+prebuilt: tools
+	$(COMPILERS) .ci/prebuilt
+
 api: tools
 	$(COMPILERS) .ci/api
 
@@ -124,6 +130,9 @@ msrv: tools
 
 package: tools
 	$(COMPILERS) .ci/package
+
+binaries: tools
+	$(COMPILERS) .ci/binaries $(FILES)
 
 install: tools
 	$(COMPILERS) crates/c/install $(PREFIX)

@@ -79,15 +79,7 @@ impl<E: JustOpened> Opened<E> {
         fault!(UnorderedWritesUndetected, publishes_first = false);
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
-            let refusal = hooks::transactions_refusal(options);
-            OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
-            if matches!(isolation, Isolation::Locks(_)) {
-                refuse_locks_of_readers(sieve)?;
-                hooks::allow_two_phases(&mut database_options);
-            }
-            for (name, options) in &cfs {
-                prepare_for_transactions(name, options)?;
-            }
+            allow_transactions(&mut database_options, isolation, sieve, &cfs)?;
         }
         let filtered = cfs.iter().filter(|(name, _)| !sieve.is_excluded(name));
         let front = FrontOptions {
@@ -107,25 +99,7 @@ impl<E: JustOpened> Opened<E> {
         let mut refusal = hooks::refusal(options);
         fault!(DatabaseOptionsUnchecked, refusal = None);
         OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
-        let mut hooked = Vec::new();
-        let mut new_filters = Vec::new();
-        let mut taken = Bits::new(0);
-        for (name, options) in cfs {
-            if sieve.is_excluded(&name) {
-                hooked.push((name, options));
-                continue;
-            }
-            let front = FrontOptions {
-                prefixes: prefixes_of(&name, &options, sieve)?,
-                ..front.clone()
-            };
-            let cf_filter = opening.cf_filter(&name, &front, taken);
-            taken = taken + cf_filter.view().summary.size();
-            let options = options.clone();
-            hooks::put_hooks(&options, &cf_filter, &HOOKS)?;
-            hooked.push((name, options));
-            new_filters.push(cf_filter);
-        }
+        let (hooked, new_filters) = hook(cfs, sieve, &opening, &front)?;
         let cf_filters = Arc::new(CfFilters::new(front.summary));
         let listener = || Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
         hooks::install_listener(&mut database_options, listener(), &HOOKS);
@@ -203,6 +177,53 @@ impl<E: JustOpened> Opened<E> {
             sieve,
         })
     }
+}
+
+fn allow_transactions(
+    options: &mut Options,
+    isolation: &Isolation,
+    sieve: &SieveOptions,
+    cfs: &Cfs,
+) -> Result<(), OpenError> {
+    let refusal = hooks::transactions_refusal(options);
+    OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
+    if matches!(isolation, Isolation::Locks(_)) {
+        refuse_locks_of_readers(sieve)?;
+        hooks::allow_two_phases(options);
+    }
+    for (name, options) in cfs {
+        prepare_for_transactions(name, options)?;
+    }
+    Ok(())
+}
+
+/// The column families with options that have hooks, and their filters.
+fn hook(
+    cfs: Cfs,
+    sieve: &SieveOptions,
+    opening: &Opening,
+    front: &FrontOptions,
+) -> Result<(Cfs, Vec<Arc<CfFilter>>), OpenError> {
+    let mut hooked = Vec::new();
+    let mut new_filters = Vec::new();
+    let mut taken = Bits::new(0);
+    for (name, options) in cfs {
+        if sieve.is_excluded(&name) {
+            hooked.push((name, options));
+            continue;
+        }
+        let front = FrontOptions {
+            prefixes: prefixes_of(&name, &options, sieve)?,
+            ..front.clone()
+        };
+        let cf_filter = opening.cf_filter(&name, &front, taken);
+        taken = taken + cf_filter.view().summary.size();
+        let options = options.clone();
+        hooks::put_hooks(&options, &cf_filter, &HOOKS)?;
+        hooked.push((name, options));
+        new_filters.push(cf_filter);
+    }
+    Ok((hooked, new_filters))
 }
 
 /// An error if the engine was opened for something else, or without the database's options.

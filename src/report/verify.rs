@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::engine::with_cf_of;
 use crate::error::{InspectError, with_causes};
@@ -14,7 +15,8 @@ use crate::hooks::sieve::Sieve;
 use crate::hooks::{self, BaseCf};
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::engine::LiveSegment;
-use lsm_sieve_front::segment::SealedFilter;
+use lsm_sieve_front::segment::{SealedFilter, Segment};
+use lsm_sieve_front::view::View;
 
 /// Entries between two calls of `go_on`.
 const STRETCH: u64 = 4_096;
@@ -226,55 +228,24 @@ impl Check<'_> {
         stored: Option<&SealedFilter>,
         report: &mut VerifyReport,
     ) -> Result<(), InspectError> {
-        let hasher = cf_filter.hasher();
-        let view = cf_filter.view();
-        let segment = table
-            .id()
-            .and_then(|id| self.sieve.filters.registry.get(id));
+        let id = table.id();
+        let resident = id.and_then(|id| self.sieve.filters.registry.get(id));
+        let probes = Probes {
+            cf_filter,
+            view: cf_filter.view(),
+            stored,
+            resident,
+        };
         let mut found = 0;
         let mut stopped = false;
         let base = &self.sieve.base;
         let mut check = |key: &[u8], deletion: bool| {
-            let hash = hasher.hash(key);
-            let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
-            let denials = [
-                (
-                    "the sidecar",
-                    stored.is_some_and(|filter| !filter.chain.may_contain(hash)),
-                ),
-                ("the resident filter", resident == Some(false)),
-                (
-                    "the summary filter",
-                    !deletion && view.answer(hash, key).is_absent(),
-                ),
-            ];
-            let mut lost = |filter| {
+            probes.each_denial(key, deletion, &mut |filter| {
                 report.lost.push(LostKey {
                     key: key.to_vec(),
                     file: table.path.clone(),
                     filter,
                 });
-            };
-            for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
-                lost(filter);
-            }
-            cf_filter.prefixes().each(key, |at, prefix| {
-                let probe = cf_filter.lookups().probe(at, prefix);
-                let id = &probe.prefixes.ids()[at];
-                let lacks = |filter: &SealedFilter| {
-                    filter.has_prefixes_of(id) && !filter.chain.may_contain(probe.hash)
-                };
-                if stored.is_some_and(lacks) {
-                    lost("the prefixes of the sidecar");
-                }
-                let resident = segment.as_ref();
-                let resident = resident.and_then(|segment| segment.answer_prefix(id, probe.hash));
-                if resident == Some(false) {
-                    lost("the prefixes of the resident filter");
-                }
-                if !deletion && view.check_prefix(probe).is_some() {
-                    lost("the prefixes of the summary filter");
-                }
             });
             found += 1;
             stopped = found % STRETCH == 0 && self.advance(STRETCH).is_err();
@@ -303,6 +274,55 @@ impl Check<'_> {
             expected: table.entries,
             found,
         })
+    }
+}
+
+/// The filters that an entry of an SST is probed in.
+struct Probes<'a> {
+    cf_filter: &'a CfFilter,
+    view: View,
+    stored: Option<&'a SealedFilter>,
+    resident: Option<Arc<Segment>>,
+}
+
+impl Probes<'_> {
+    /// Names each filter that denies the key of this entry, or a prefix of it.
+    fn each_denial(&self, key: &[u8], deletion: bool, lost: &mut dyn FnMut(&'static str)) {
+        let hash = self.cf_filter.hasher().hash(key);
+        if self
+            .stored
+            .is_some_and(|filter| !filter.chain.may_contain(hash))
+        {
+            lost("the sidecar");
+        }
+        if self
+            .resident
+            .as_ref()
+            .and_then(|filter| filter.answer(hash))
+            == Some(false)
+        {
+            lost("the resident filter");
+        }
+        if !deletion && self.view.answer(hash, key).is_absent() {
+            lost("the summary filter");
+        }
+        self.cf_filter.prefixes().each(key, |at, prefix| {
+            let probe = self.cf_filter.lookups().probe(at, prefix);
+            let id = &probe.prefixes.ids()[at];
+            let lacks = |filter: &SealedFilter| {
+                filter.has_prefixes_of(id) && !filter.chain.may_contain(probe.hash)
+            };
+            if self.stored.is_some_and(lacks) {
+                lost("the prefixes of the sidecar");
+            }
+            let resident = self.resident.as_ref();
+            if resident.and_then(|filter| filter.answer_prefix(id, probe.hash)) == Some(false) {
+                lost("the prefixes of the resident filter");
+            }
+            if !deletion && self.view.check_prefix(probe).is_some() {
+                lost("the prefixes of the summary filter");
+            }
+        });
     }
 }
 

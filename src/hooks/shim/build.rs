@@ -46,14 +46,30 @@ pub(crate) fn compile(
         );
     };
     let rocksdb = sys.join("rocksdb");
+    let is_old = major_version(&rocksdb) < 11;
+    let mut build = settings(&sys, is_old);
+    build
+        .files(sources)
+        .includes(headers.iter().filter_map(|header| header.parent()));
+    if is_linked {
+        prove(&build);
+    }
+    build.compile(library);
+    // Its C interface lacks what some tests need.
+    if is_old {
+        println!("cargo::rustc-cfg=rocksdb_10");
+    }
+}
+
+/// The compiler's settings for RocksDB's headers.
+fn settings(sys: &Path, is_old: bool) -> cc::Build {
+    let rocksdb = sys.join("rocksdb");
     let mut build = cc::Build::new();
     build
         .cpp(true)
-        .files(sources)
-        .includes(headers.iter().filter_map(|header| header.parent()))
         .include(rocksdb.join("include"))
         .include(&rocksdb)
-        .include(&sys)
+        .include(sys)
         .flag("-std=c++20")
         // Without it, derived classes need no type information from RocksDB.
         .flag("-fno-rtti")
@@ -74,18 +90,10 @@ pub(crate) fn compile(
         build.define(FAULTS, None);
     }
     let os = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
-    let is_old = major_version(&rocksdb) < 11;
     for name in shared_macros(is_old).iter().chain(macros_of(&os, is_old)) {
         build.define(name, None);
     }
-    if is_linked {
-        prove(&build);
-    }
-    build.compile(library);
-    // Its C interface lacks what some tests need.
-    if is_old {
-        println!("cargo::rustc-cfg=rocksdb_10");
-    }
+    build
 }
 
 /// Of the headers in this folder.

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::{Disk, RealDisk};
 use crate::fault::fault;
+use crate::hash::KeyHash;
 use crate::kv::link::{DistrustError, Link, StoredFilter, is_worth_a_look};
-use crate::kv::recovery::{Commits, Recovery};
+use crate::kv::recovery::{Commits, Recovery, State};
 use crate::kv::store::Store;
 use crate::kv::write::Write;
 use crate::sync::Mutex;
@@ -99,15 +100,8 @@ impl<S: Store> FilteredStore<S> {
             .map_err(OpenError::Records)?;
         let mut found = opened.position.filter(|_| opened.trusted.is_none());
         fault!(FoundNameKept, found = None);
-        let mut journaled = 0;
-        if let Some((position, missing)) = opened.trusted {
-            journaled = missing.len() as u64;
-            let summary = cf.view().summary;
-            let hashes: Vec<_> = missing.iter().map(|hash| hash.for_summary()).collect();
-            summary.insert_many(&hashes);
-            let covered = HashSet::from([position.id()]);
-            cf.publish(&cf.list(|| ()), summary, Coverage::Complete, covered);
-        }
+        let trusted = opened.trusted;
+        let journaled = trusted.map_or(0, |(state, missing)| complete(&cf, state, &missing));
         let link = Arc::new(Link {
             store,
             recovery,
@@ -260,6 +254,16 @@ impl<S: Store> FilteredStore<S> {
 }
 
 /// The state of the filter, and its maintenance.
+/// Adds the hashes that the stored filter lacks of this state. Returns their number.
+fn complete(cf: &CfFilter, state: State, missing: &[KeyHash]) -> u64 {
+    let summary = cf.view().summary;
+    let hashes: Vec<_> = missing.iter().map(|hash| hash.for_summary()).collect();
+    summary.insert_many(&hashes);
+    let covered = HashSet::from([state.id()]);
+    cf.publish(&cf.list(|| ()), summary, Coverage::Complete, covered);
+    missing.len() as u64
+}
+
 impl<S: Store> Deref for FilteredStore<S> {
     type Target = Filters;
 

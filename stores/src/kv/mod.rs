@@ -30,7 +30,7 @@
 //!
 //! # When *absent* is exact
 //!
-//! A key is answered absent only if the store keeps these rules. [`laws`](super::laws) tests them.
+//! A key is answered absent only if the store keeps these rules. The module `laws` tests them.
 //!
 //! 1. **Fed before visible.** [`Store::keys_of`] names every key that a batch may bring; in
 //!    [`FilteredStore::write`], [`Write::insert`] comes before the commit.

@@ -15,7 +15,7 @@
 //!
 //! # When *absent* is exact
 //!
-//! A key is answered absent only if the store keeps these rules. [`laws`](super::laws) tests them.
+//! A key is answered absent only if the store keeps these rules. The module `laws` tests them.
 //!
 //! 1. **Fed before visible.** A key is in [`Memtable::insert`] before any reader can find it.
 //! 2. **Complete before trusted.** [`Lsm::segments`] lists every segment that a reader may read,

@@ -144,7 +144,16 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
     put(AT_KEYS, &header.keys.get().to_le_bytes());
     put(AT_RATE, &header.rate.get().to_bits().to_le_bytes());
     put(AT_PAYLOAD_LENGTH, &header.payload_bytes.to_le_bytes());
-    for (index, stage) in header.stages.iter().enumerate() {
+    put_stages(&header.stages, &mut put);
+    put_prefixes(header, &mut put);
+    let crc = crc32fast::hash(&bytes).to_le_bytes();
+    check.update(&crc);
+    out.write_all(&bytes)?;
+    out.write_all(&crc)
+}
+
+fn put_stages(stages: &[StageHeader], put: &mut impl FnMut(usize, &[u8])) {
+    for (index, stage) in stages.iter().enumerate() {
         let at = stage_at(index);
         put(at + STAGE_KIND, &[number_of(stage.shape.kind)]);
         put(at + STAGE_GROUPS, &[narrow(stage.shape.groups.into())]);
@@ -155,6 +164,9 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
         put(at + STAGE_BITS, &stage.shape.bits.get().to_le_bytes());
         put(at + STAGE_ITEMS, &stage.items.get().to_le_bytes());
     }
+}
+
+fn put_prefixes(header: &Header, put: &mut impl FnMut(usize, &[u8])) {
     let mut at = stage_at(header.stages.len());
     if !header.prefixes.is_empty() {
         put(at, &[narrow(header.prefixes.len() as u64)]);
@@ -167,10 +179,6 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
         put(at + PREFIX_NAME, name);
         at += PREFIX_NAME + name.len();
     }
-    let crc = crc32fast::hash(&bytes).to_le_bytes();
-    check.update(&crc);
-    out.write_all(&bytes)?;
-    out.write_all(&crc)
 }
 
 /// Narrows a number that `check_header` has found to fit its field.
