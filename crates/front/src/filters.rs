@@ -22,7 +22,7 @@ use crate::options::{FilterSize, FrontOptions};
 use crate::segment::Registry;
 use crate::stats::Stats;
 use crate::sync::{Mutex, unpoisoned};
-use crate::wakeup::{LONG, Wakeup};
+use crate::wakeup::{LONG, WaitError, Wakeup};
 
 /// How long a wait lasts before it checks whether to go on.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -48,6 +48,15 @@ pub enum MaintenanceError {
     /// A run failed. Transient failures are retried automatically.
     #[error("maintenance did not finish: {0}; transient failures are retried automatically")]
     Failed(String),
+}
+
+impl From<WaitError> for MaintenanceError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Failed(reason) => Self::Failed(reason),
+            WaitError::Ended => Self::Closed,
+        }
+    }
 }
 
 /// The filters of one database: their state, and their maintenance.
@@ -211,16 +220,14 @@ impl Filters {
     /// returns what this scrub read and found.
     ///
     /// # Errors
-    /// If the rest of the maintenance run failed. [`Filters::scrubbed`] has what was read and found.
+    /// If the database is closed, or if the rest of the maintenance run failed.
+    /// [`Filters::scrubbed`] has what was read and found.
     pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
         let before = self.scrubbed();
         let ticket = self.wakeup.request(|requests| requests.scrub = true);
         self.maintain();
-        let failure = self.wakeup.wait_for(ticket, LONG);
-        match failure {
-            None => Ok(self.scrubbed() - before),
-            Some(reason) => Err(MaintenanceError::Failed(reason)),
-        }
+        self.wakeup.wait_for(ticket, LONG)?;
+        Ok(self.scrubbed() - before)
     }
 
     /// What all scrubs since the open have read and found.
@@ -260,7 +267,7 @@ impl Filters {
             if self.wakeup.is_answered(ticket, left.min(PATIENCE)) {
                 return true;
             }
-            if left.is_zero() || !go_on() {
+            if left.is_zero() || self.wakeup.has_ended() || !go_on() {
                 return false;
             }
         }
@@ -281,6 +288,9 @@ impl Filters {
                 Progress::Complete => return true,
                 Progress::Final => return false,
                 Progress::Growing => {}
+            }
+            if self.wakeup.has_ended() {
+                return false;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
@@ -306,9 +316,7 @@ impl Filters {
         self.refuse_consolidation()?;
         let ticket = self.wakeup.request(|requests| requests.consolidate = true);
         self.maintain();
-        self.wakeup
-            .wait_for(ticket, LONG)
-            .map_or(Ok(()), |reason| Err(MaintenanceError::Failed(reason)))
+        Ok(self.wakeup.wait_for(ticket, LONG)?)
     }
 
     fn refuse_consolidation(&self) -> Result<(), MaintenanceError> {

@@ -30,6 +30,14 @@ impl Requests {
     }
 }
 
+/// Why a request was not served.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum WaitError {
+    Failed(String),
+    /// Maintenance ended first.
+    Ended,
+}
+
 #[derive(Debug, Default)]
 struct State {
     requests: Requests,
@@ -39,6 +47,8 @@ struct State {
     runs: u64,
     /// The failure of the last run that answered requests.
     failure: Option<String>,
+    /// Whether maintenance has stopped. What was not answered is done no more.
+    has_ended: bool,
 }
 
 /// A notification that many threads may send and one thread serves. Hooks send it: they wait for a
@@ -86,27 +96,35 @@ impl Wakeup {
 
     /// Waits at most `limit` until every request up to `ticket` has been answered; returns the
     /// failure, if there was one.
-    pub fn wait_for(&self, ticket: u64, limit: Duration) -> Option<String> {
-        match self.answered(ticket, limit) {
-            Some(state) => state.failure.clone(),
-            None => Some(format!("it took longer than {limit:?}")),
+    pub(crate) fn wait_for(&self, ticket: u64, limit: Duration) -> Result<(), WaitError> {
+        let state = self.wait_while(limit, |state| state.answered < ticket);
+        if state.answered >= ticket {
+            state
+                .failure
+                .clone()
+                .map_or(Ok(()), |reason| Err(WaitError::Failed(reason)))
+        } else if state.has_ended {
+            Err(WaitError::Ended)
+        } else {
+            Err(WaitError::Failed(format!("it took longer than {limit:?}")))
         }
     }
 
     /// Waits at most `limit` until every request up to `ticket` has been answered, with success or
     /// not; returns whether it has.
     pub(crate) fn is_answered(&self, ticket: u64, limit: Duration) -> bool {
-        self.answered(ticket, limit).is_some()
-    }
-
-    fn answered(&self, ticket: u64, limit: Duration) -> Option<MutexGuard<'_, State>> {
         let state = self.wait_while(limit, |state| state.answered < ticket);
-        (state.answered >= ticket).then_some(state)
+        state.answered >= ticket
     }
 
     /// The number of maintenance runs so far.
     pub fn runs(&self) -> u64 {
         self.lock().runs
+    }
+
+    /// Whether maintenance has ended. Then no wait lasts.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().has_ended
     }
 
     /// Waits at most `limit` until there have been more than `seen` runs.
@@ -135,6 +153,13 @@ impl Wakeup {
         self.changed.notify_all();
     }
 
+    /// Maintenance answers no request any more. Wakes all that wait.
+    pub(crate) fn end(&self) {
+        fault!(EndUntold, return);
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
     /// Makes a part of maintenance panic the next time that it begins.
     #[cfg(test)]
     pub(crate) fn panic_next(&self, part: &'static str) {
@@ -148,7 +173,7 @@ impl Wakeup {
         assert!(asked.is_none(), "{part} fails, for a test");
     }
 
-    /// Waits while `pending` holds, at most `limit`.
+    /// Waits while `pending` holds, at most `limit`, and only until maintenance has ended.
     fn wait_while(
         &self,
         limit: Duration,
@@ -157,6 +182,7 @@ impl Wakeup {
         let deadline = Instant::now() + limit.min(LONG);
         let mut state = self.lock();
         while pending(&state)
+            && !state.has_ended
             && let Some(left) = deadline.checked_duration_since(Instant::now())
         {
             state = unpoisoned(self.changed.wait_timeout(state, left)).0;
@@ -185,6 +211,22 @@ mod tests {
         wakeup.answer(ticket, None);
         assert!(wakeup.is_answered(ticket, Duration::ZERO));
         assert!(!wakeup.is_answered(later, Duration::ZERO));
+    }
+
+    #[test]
+    fn wait_ends_with_maintenance_whenever_the_request_came() {
+        let wakeup = Wakeup::default();
+        let before = wakeup.request(|requests| requests.consolidate = true);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| wakeup.wait_for(before, LONG));
+            wakeup.request(|requests| requests.stop = true);
+            assert!(wakeup.wait_for_requests(LONG).0.stop);
+            wakeup.end();
+            assert_eq!(waits.join().unwrap(), Err(WaitError::Ended));
+        });
+        let after = wakeup.request(|requests| requests.scrub = true);
+        assert_eq!(wakeup.wait_for(after, LONG), Err(WaitError::Ended));
+        assert!(!wakeup.is_answered(after, LONG));
     }
 
     /// All wait for the same to change, and maintenance came last.

@@ -214,6 +214,8 @@ faults! {
     FiltersAfterMemtable => "intake::",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
     PanicSwallowed => "writes::memtables::random_writes",
+    /// Keys that were not read because their reader panicked are taken for none.
+    ReaderPanicIsTheEnd => "hooks::tables",
     // ---- segment filters that the engine probes
     /// A filter block that was built from prefixes as well as keys names a segment.
     PrefixBlockHasSegmentId => "engine_options::prefix_iterators",
@@ -407,6 +409,8 @@ faults! {
     // ---- what wakes maintenance
     /// A request wakes one of those who wait, which need not be maintenance.
     OneWaiterWoken => "wakeup::",
+    /// Who waits for maintenance is not told that it has ended.
+    EndUntold => "wakeup::",
     /// The open does not wake maintenance.
     NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
     /// The creation of a column family does not wake maintenance.
@@ -466,6 +470,8 @@ faults! {
     ViewPublishedAgain => "tests::by_itself::",
     /// A segment filter is stored in each run.
     FilterStoredAgain => "tests::by_itself::",
+    /// An engine that was closed past its handle is taken for one without SSTs.
+    NoFamilyIsNoSst => "maintenance::live",
     /// The filter of an SST that is being written is dropped.
     SweptWhileBuilt => "tests::by_itself::",
     // ---- audits and scrubbing

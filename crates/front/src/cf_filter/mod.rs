@@ -290,8 +290,8 @@ impl CfFilter {
         true
     }
 
-    /// The column family was dropped: frees the memory of its filters. Remaining lookups get
-    /// *maybe*.
+    /// The column family was dropped, or a key may have been missed: every lookup gets *maybe* until
+    /// the next open, and the memory of the filters is freed.
     pub fn retire(&self) {
         let mut known = self.coverage.lock();
         known.disable();
@@ -341,13 +341,7 @@ impl CfFilter {
 impl Distrust for CfFilter {
     /// A key may have been missed: no key can be ruled out until the next open (H70).
     fn disable(&self) {
-        {
-            let mut known = self.coverage.lock();
-            known.disable();
-            // No summary filter is rebuilt any more, and each flush would append to it.
-            self.key_log().end();
-            self.lookups.publish_unknown(&mut known);
-        }
+        self.retire();
         tracing::error!(
             cf_filter = self.name(),
             "filters are disabled: all lookups of this column family go to the engine until the \

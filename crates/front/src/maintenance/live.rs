@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::fault::fault;
 use crate::segment::SegmentId;
 
 /// The SSTs of each column family at its last listing.
@@ -14,7 +15,8 @@ impl LiveSegments {
         self.0.insert(cf.to_owned(), tables.collect());
     }
 
-    /// The SSTs of these column families, which must be all; `None` if one was never listed. A
+    /// The SSTs of these column families, which must be all; `None` if one was never listed. There is
+    /// none if the engine was closed past its handle: then nothing is known either. A
     /// column family that can no longer be listed keeps its last listing. So one bad SST does not
     /// keep the filters of all dead SSTs in place.
     pub(super) fn of<'a>(
@@ -23,7 +25,8 @@ impl LiveSegments {
     ) -> Option<HashSet<SegmentId>> {
         let cfs: HashSet<&str> = cfs.collect();
         self.0.retain(|name, _| cfs.contains(&**name));
-        let are_listed = self.0.len() == cfs.len();
+        let mut are_listed = self.0.len() == cfs.len() && !cfs.is_empty();
+        fault!(NoFamilyIsNoSst, are_listed = self.0.len() == cfs.len());
         are_listed.then(|| self.0.values().flatten().copied().collect())
     }
 }
@@ -48,5 +51,6 @@ mod tests {
         assert_eq!(live.of(both.into_iter()), Some(ids(&[2, 3, 4]).collect()));
         assert_eq!(live.of(["one"].into_iter()), Some(ids(&[2, 4]).collect()));
         assert_eq!(live.of(both.into_iter()), None, "it was gone meanwhile");
+        assert_eq!(live.of([].into_iter()), None, "the engine was closed");
     }
 }

@@ -132,7 +132,7 @@ impl Maintenance {
         let (requests, ticket) = self.wakeup.wait_for_requests(patience);
         if requests.stop {
             self.save_on_close();
-            self.wakeup.answer(ticket, None);
+            self.wakeup.end();
             return false;
         }
         self.scrub_in_turn();
@@ -229,6 +229,9 @@ impl Maintenance {
                 self.backoffs.insert(cf_filter.name().to_owned(), backoff);
             }
         }
+        let all = self.cf_filters.all();
+        self.backoffs
+            .retain(|name, _| all.iter().any(|cf_filter| cf_filter.name() == name));
         self.sweep(built);
         self.keep_within_budget();
         failure

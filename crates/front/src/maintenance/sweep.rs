@@ -39,7 +39,9 @@ impl Sweeper {
     /// `None`, because an SST under construction is not live yet.
     pub(super) fn idle_segments(&self, engine: &dyn Engine) -> Option<HashSet<SegmentId>> {
         fault!(SweptWhileBuilt, return Some(self.registry.ids()));
-        engine.is_idle().then(|| self.registry.ids())
+        // First: a segment that begins meanwhile is not among them.
+        let known = self.registry.ids();
+        engine.is_idle().then_some(known)
     }
 
     /// Removes what belongs to no live SST: segments at once, sidecars in the second run. Returns

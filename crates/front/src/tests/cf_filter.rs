@@ -196,6 +196,19 @@ fn disabled_filters_publish_nothing_from_an_earlier_epoch() {
     assert!(!published && !cf_filter.answer(b"absent").is_absent());
 }
 
+/// Those that writes feed while another takes the place of the first, too.
+#[test]
+fn disabled_filters_are_freed() {
+    let store = open();
+    let cf_filter = store.cf_filter();
+    let anew = summary(&store);
+    assert!(cf_filter.feed(vec![cf_filter.view().summary, anew]));
+    let before = cf_filter.size();
+    cf_filter.disable();
+    assert!(cf_filter.size().get() < before.get() / 10, "{:?}", cf_filter.size());
+    assert!(!cf_filter.drop_summary(), "there is none left");
+}
+
 /// The key was written and deleted between the two checks.
 #[test]
 fn key_that_another_view_denies_is_not_still_absent() {

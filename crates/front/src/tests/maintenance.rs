@@ -9,6 +9,7 @@ use super::memory_lsm::{Store, Stored};
 use crate::maintenance::PATIENCE;
 use crate::math::Items;
 use crate::options::FrontOptions;
+use crate::wakeup::WaitError;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -25,7 +26,11 @@ fn failure_of_panic_in(store: &Store, part: &'static str) -> Option<String> {
     let wakeup = &store.filters.wakeup;
     wakeup.panic_next(part);
     let ticket = wakeup.request(|requests| requests.consolidate = true);
-    wakeup.wait_for(ticket, LIMIT)
+    match wakeup.wait_for(ticket, LIMIT) {
+        Ok(()) => None,
+        Err(WaitError::Failed(reason)) => Some(reason),
+        Err(WaitError::Ended) => panic!("maintenance has ended"),
+    }
 }
 
 /// Otherwise its callers would wait for a day, and new segments would get no filters.

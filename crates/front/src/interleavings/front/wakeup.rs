@@ -16,10 +16,11 @@ fn attend(wakeup: &Wakeup) -> u32 {
     loop {
         let (requests, ticket) = wakeup.wait_for_requests(LONG);
         listings += u32::from(requests.list);
-        wakeup.answer(ticket, None);
         if requests.stop {
+            wakeup.end();
             return listings;
         }
+        wakeup.answer(ticket, None);
     }
 }
 
@@ -31,7 +32,7 @@ fn close_beside_notifications_serves_them_and_stops_once() {
         let rings = move || (0..2).for_each(|_| hook.notify());
         let closes = move || {
             let ticket = closer.request(|requests| requests.list = true);
-            assert_eq!(closer.wait_for(ticket, LONG), None);
+            assert_eq!(closer.wait_for(ticket, LONG), Ok(()));
             closer.request(|requests| requests.stop = true);
         };
         let attends = move || assert!(attend(&maintenance) >= 1, "a request was lost");
