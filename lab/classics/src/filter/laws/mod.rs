@@ -10,7 +10,7 @@ mod rates;
 mod shapes;
 
 use super::laws_of_filters::{
-    Boxed, deny_no_key, hold_nothing_when_empty, in_both_orders, tell_what_a_look_up_would,
+    Boxed, check_no_key_is_absent, check_empty_filter, in_both_orders, check_insert_agrees_with_lookup,
 };
 use super::{
     CounterWidth, Counting, Filter, Growing, Growth, HashCoding, Insert, MinimalIncrease,
@@ -90,19 +90,19 @@ fn growth() -> Growth {
 /// too.
 #[test]
 fn no_key_is_answered_absent() {
-    deny_no_key(all());
+    check_no_key_is_absent(all());
 }
 
 /// `insert` returns *new* exactly if the filter answered *absent*, and never for a key that the
 /// oracle has seen.
 #[test]
 fn insertion_tells_what_a_look_up_would() {
-    tell_what_a_look_up_would(sets());
+    check_insert_agrees_with_lookup(sets());
 }
 
 #[test]
 fn an_empty_filter_holds_nothing() {
-    hold_nothing_when_empty(all());
+    check_empty_filter(all());
 }
 
 /// For filters whose insertions do not depend on earlier ones. The others are tested below.
