@@ -599,7 +599,7 @@ impl<L: Layout> Open<L> {
         }
     }
 
-    /// `None` if the stage took keys meanwhile.
+    /// The checksum of the words; `None` if keys were inserted while it was computed.
     fn checksum(&self) -> Option<Checksum> {
         let items = self.stage.items();
         let crc = self.stage.checksum(0);

@@ -34,7 +34,7 @@ pub fn items(clear_chance: f64, fill: f64) -> Items {
 mod tests {
     use super::*;
 
-    /// The probability that one of so many bits stays clear.
+    /// The probability that a given bit stays clear after `probes` probes into `bits` bits.
     fn clear_chance(bits: f64, probes: i32) -> f64 {
         (1.0 - 1.0 / bits).powi(probes)
     }
