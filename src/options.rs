@@ -380,7 +380,7 @@ impl SieveOptions {
         self.read_only_filters
     }
 
-    /// What [`SieveOptions::audit`] was told.
+    /// The setting of [`SieveOptions::audit`].
     #[doc(hidden)]
     pub fn audit_one_in(&self) -> Option<u32> {
         self.filters.audit_one_in()

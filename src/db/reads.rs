@@ -1,7 +1,7 @@
 //! Lookups: the filters first, then the engine.
 //!
-//! All other reads are those of `rocksdb`, whose handle asks the filters too. They cost some 30 ns
-//! more, half of it for `ReadOptions` that `rocksdb` allocates.
+//! All other reads are those of `rocksdb`, whose handle checks the filters too. They cost some 30
+//! ns more, half of it for `ReadOptions` that `rocksdb` allocates.
 
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions, ThreadMode};
 

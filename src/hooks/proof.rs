@@ -22,8 +22,8 @@ pub(super) fn comes_by<R>(read: impl FnOnce() -> R) -> (R, bool) {
     (found, !NEXT_IS_ABSENT.replace(false))
 }
 
-/// Runs a read of single keys that enters the engine at once: the caller has asked the filters, or
-/// wants to ask none. See `ExactRead` in `shim.h`.
+/// Runs a read of single keys that enters the engine at once: the caller has checked the filters,
+/// or wants to skip them. See `ExactRead` in `shim.h`.
 #[inline]
 pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
     struct Ends;

@@ -72,7 +72,7 @@ pub struct Filters {
 
 /// Who runs maintenance.
 enum Runner {
-    /// Whoever calls [`Filters::maintain`].
+    /// The caller of [`Filters::maintain`].
     Caller(Box<Maintenance>),
     Thread(JoinHandle<()>),
     Stopped,

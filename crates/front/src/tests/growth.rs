@@ -22,7 +22,7 @@ use crate::prefix::{Prefix, Prefixes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Quiet databases keep logs of so many hashes.
+/// Quiet databases keep logs of this many hashes.
 const LOGGED_AGAIN: u64 = 1 << 20;
 
 /// A summary filter of more stages is rebuilt, whatever it takes.
@@ -145,7 +145,7 @@ impl Grown {
 /// Few, so that stages are soon many.
 const FEW: u64 = 50;
 
-/// From so many keys on, a second stage is enough for a rebuild from the log.
+/// From this many keys on, a second stage is enough for a rebuild from the log.
 const ONE_STAGE: u64 = 1 << 16;
 
 #[test]
