@@ -27,11 +27,11 @@ pub(super) struct Link<S> {
     pub(super) commits: Mutex<Commits>,
     /// Hashes in the journal since the filter was stored.
     pub(super) journaled: AtomicU64,
-    /// Grows with each write.
+    /// Number of writes since the open.
     pub(super) writes: AtomicU64,
     pub(super) external: Mutex<External>,
-    /// The name that the store had when it was opened, if no filter was trusted by it. The store may
-    /// have had other keys under it, so no filter is bound to it.
+    /// The name of the state that the store was opened in, if no stored filter was trusted for it.
+    /// The store may have had other keys under that name, so no filter is stored under it.
     pub(super) found: Option<State>,
     pub(super) stored: StoredFilter,
 }
@@ -52,7 +52,7 @@ pub(super) struct StoredFilter {
 }
 
 impl StoredFilter {
-    /// Removes it, durably. A save that began before is not published any more.
+    /// Removes the stored filter, durably. A save that has begun is not published any more.
     pub(super) fn forget(&self) -> Result<(), FilterFolderError> {
         fault!(StoredFilterKept, return Ok(()));
         self.cf.coverage().forget_stored();
@@ -61,7 +61,7 @@ impl StoredFilter {
     }
 }
 
-/// The stored filter may be trusted again, so keys must not come past the records.
+/// The next open may still trust the stored filter, so external writes must not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistrustError<E: std::error::Error + 'static> {
