@@ -137,7 +137,7 @@ impl SieveDb {
 
 impl<T: ThreadMode> Drop for SieveDb<T> {
     fn drop(&mut self) {
-        // Closing the handle does this too. But somebody may hold the engine longer.
+        // Closing the handle does this too. But another owner may hold the engine longer.
         self.sieve.stop();
     }
 }

@@ -141,7 +141,7 @@ mod tests {
             (db.filters().stats().found, db.filters().stats().absent),
             (15, 18)
         );
-        // Of a view that knows nothing, the same.
+        // The same with a view of unknown coverage.
         cf_filter.external_writes_happened();
         assert!((0..6).all(|_| db.get("key").unwrap().is_some()));
     }

@@ -114,7 +114,7 @@ fn with_default_cf<T: ThreadMode + 'static, R>(
     Some(act(db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?.inner()))
 }
 
-/// Proves that a read of the database comes by the filters. The engine is not read.
+/// Proves that a read of the database passes through the filters. The engine is not read.
 fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
     let (found, came_by) = proof::comes_by(|| db.has(b"lsm-sieve"));
     fault!(SilentHandlePassed, return Ok(()));

@@ -261,9 +261,8 @@ impl Sieve {
         }
     }
 
-    /// RocksDB's own refusal if the engine writes nothing. For operations that its read-only and
-    /// secondary instances run all the same, in part, or crash at, and that do not come by the
-    /// handle.
+    /// Returns RocksDB's own refusal if the engine writes nothing. For operations outside the handle
+    /// that read-only and secondary instances would run, run in part, or crash in.
     pub(crate) fn refuse_if_reader(&self) -> Result<(), Error> {
         if !self.options.is_reader() {
             return Ok(());

@@ -134,7 +134,7 @@ void lsm_sieve_set_memory_budget(lsm_sieve_t *filters, uint64_t bytes, char **er
 
 // Checks the files of all filters. With `full` it also checks the filters for every key of every
 // SST. If something is damaged or lost, the counts say how much and `errptr` what; damaged files
-// are built anew at the next open.
+// are rebuilt at the next open.
 lsm_sieve_verification_t lsm_sieve_verify(lsm_sieve_t *filters, uint8_t full, char **errptr);
 
 // `rocksdb_open` with filters. The options are only read, and copied. `settings` may be NULL: the
@@ -236,7 +236,7 @@ void lsm_sieve_options_set_audit(lsm_sieve_options_t *settings,
 // How often the filters in memory are checked for flipped bits; 0 never. By default each hour.
 void lsm_sieve_options_set_scrub_seconds(lsm_sieve_options_t *settings, uint64_t seconds);
 
-// Whether reads may pass by the filters while keys are likely to be found. On by default.
+// Whether reads may skip the filters while keys are likely to be found. On by default.
 void lsm_sieve_options_set_adaptive_hits(lsm_sieve_options_t *settings, uint8_t adaptive);
 
 #ifdef __cplusplus

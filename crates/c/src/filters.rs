@@ -232,7 +232,7 @@ pub unsafe extern "C" fn lsm_sieve_set_memory_budget(
 
 /// Checks the files of all filters. With `full` it also checks the filters for every key of every
 /// SST. If something is damaged or lost, the counts say how much and `errptr` what; damaged files
-/// are built anew at the next open.
+/// are rebuilt at the next open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsm_sieve_verify(
     filters: *mut lsm_sieve_t,

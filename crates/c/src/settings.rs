@@ -193,7 +193,7 @@ pub unsafe extern "C" fn lsm_sieve_options_set_scrub_seconds(
     });
 }
 
-/// Whether reads may pass by the filters while keys are likely to be found. On by default.
+/// Whether reads may skip the filters while keys are likely to be found. On by default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsm_sieve_options_set_adaptive_hits(
     settings: *mut lsm_sieve_options_t,

@@ -273,7 +273,7 @@ faults! {
     UnannouncedAfterPanic => "hooks::callbacks",
     /// The filters are not put behind the handle.
     HandleNotFiltered => "hooks::handle",
-    /// A handle whose reads pass by the filters is accepted.
+    /// A handle whose reads bypass the filters is accepted.
     SilentHandlePassed => "hooks::handle",
     /// A pointer is taken for the handle although another may be it.
     AnyHandleTaken => "hooks::handle",

@@ -135,7 +135,7 @@ impl Bucket {
     /// Stores a filter, or replaces one that is of no use.
     ///
     /// # Errors
-    /// If the store fails, or the filter that is there is of a newer version.
+    /// If the store fails, or the existing filter is of a newer version.
     pub(crate) async fn put_filter(&self, path: &Path, bytes: Bytes) -> Result<(), BucketError> {
         if self.create_object(path, bytes.clone()).await? {
             return Ok(());

@@ -15,10 +15,10 @@ use lsm_sieve_front::filter_store::FilterStore;
 use lsm_sieve_front::opening::FilterFolderError;
 use lsm_sieve_front::segment::SegmentId;
 
-/// Hashes in the journal at which the filter is stored again, at least.
+/// The filter is stored again once the journal has more hashes than this,
 const LEAST_JOURNAL: u64 = 1 << 16;
 
-/// And this part of the filter's keys.
+/// and more than one for this many keys of the filter.
 const PART_OF_KEYS: u64 = 8;
 
 pub(super) struct Link<S> {
@@ -231,7 +231,7 @@ fn failed(error: impl std::error::Error) -> EngineError {
     EngineError::Failed(error.to_string())
 }
 
-/// Whether this many hashes more make it worth a look whether the filter should be stored.
+/// Whether to check, after `more` hashes, if the filter should be stored: once per `LEAST_JOURNAL`.
 pub(super) fn is_worth_a_look(before: u64, more: u64) -> bool {
     before / LEAST_JOURNAL != (before + more) / LEAST_JOURNAL
 }

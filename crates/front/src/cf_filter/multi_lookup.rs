@@ -160,7 +160,7 @@ fn is_counted(at: usize, passed: &[usize], read: &[usize]) -> bool {
 struct Checked {
     /// The indexes of the keys that may exist, ascending.
     passed: Vec<usize>,
-    /// What that says to the predictor; `None` if every key may be there.
+    /// The outcome for the predictor; `None` if every key may exist.
     outcome: Option<Outcome>,
 }
 

@@ -277,7 +277,7 @@ fn log_goes_on_after_a_compaction() {
     grown.check();
 }
 
-/// RocksDB without `whole_key_filtering` makes such SSTs: their keys pass by the log.
+/// RocksDB without `whole_key_filtering` makes such SSTs: their keys are not in the log.
 #[test]
 fn sst_of_unknown_origin_ends_the_log() {
     let mut grown = Grown::new(FEW);
