@@ -38,7 +38,7 @@ pub enum OpenError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The function that was to open RocksDB did not do it as it was told.
+    /// The function that was to open RocksDB opened it otherwise than requested.
     #[error(
         "the function that opened RocksDB {what}; let it open with exactly the options, the column \
          families and the access that it is given"

@@ -147,8 +147,8 @@ impl SieveOptions {
     /// ([`Stage::ribbon`](crate::filter::Stage::ribbon)): fewer bits for fewer false positives, but
     /// two adjacent cache lines for a probe. Later keys go to a growing stage beside it. With leveled
     /// compaction, the SSTs of the last level get no segment filters: nine keys in ten are there, and
-    /// behind the summary filter their filters would deny next to nothing. A column family with
-    /// [prefixes](SieveOptions::prefixes) has segment filters on every level.
+    /// behind the summary filter their filters would answer almost no lookup absent. A column
+    /// family with [prefixes](SieveOptions::prefixes) has segment filters on every level.
     ///
     /// With speed before memory, a summary filter is a blocked Bloom filter at all times: one cache
     /// line for a probe, and 5 ns less for a miss. Every SST gets a segment filter.
@@ -380,7 +380,7 @@ impl SieveOptions {
         self.read_only_filters
     }
 
-    /// What [`SieveOptions::audit`] was told.
+    /// The setting of [`SieveOptions::audit`].
     #[doc(hidden)]
     pub fn audit_one_in(&self) -> Option<u32> {
         self.filters.audit_one_in()

@@ -395,7 +395,7 @@ void SeeksFindWhatRocksDBFinds(const std::string& folder) {
   EXPECT(!"seeks find what RocksDB finds");
 }
 
-// An iterator asks the filters once more after each `Refresh`, of the state that it then shows.
+// An iterator checks the filters once more after each `Refresh`, of the state that it then shows.
 void RefreshedIteratorAsksAgain(const std::string& folder) {
   ExactSettings settings;
   Cfs cfs;

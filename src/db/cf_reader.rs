@@ -166,8 +166,8 @@ impl CfReader {
 
     /// An iterator over the whole column family; it uses no filter of this crate.
     pub fn iterate(&self, mut options: ReadOptions) -> DBRawIteratorWithThreadMode<'_, Engine> {
-        // With a prefix extractor of the user's, a search would end at the first prefix that it
-        // rules out.
+        // With a prefix extractor of the user's, a search would end at the first prefix that
+        // RocksDB's filters do not contain.
         options.set_total_order_seek(true);
         self.handle
             .engine()

@@ -1,5 +1,5 @@
-//! The few methods of `rocksdb`'s database that do not come by its handle, and need more than the
-//! engine.
+//! The few methods of `rocksdb`'s database that do not go through its handle, and need more than
+//! the engine.
 
 use std::borrow::Borrow;
 

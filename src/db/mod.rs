@@ -34,7 +34,7 @@ use lsm_sieve_front::wakeup::Wakeup;
 /// A RocksDB with filters that answer most misses before the engine is entered.
 ///
 /// It dereferences to `rocksdb`'s own database, and has all its methods. The filters are behind the
-/// C handle of that database: each of its reads asks them first, also those of its snapshots, of
+/// C handle of that database: each of its reads checks them first, also those of its snapshots, of
 /// code that knows only `rocksdb`, or of a caller of the C API. The four reads that this type has
 /// itself give the same answers sooner: their first probe is compiled into the caller.
 ///
@@ -53,7 +53,7 @@ use lsm_sieve_front::wakeup::Wakeup;
 /// use rocksdb::{DB, SingleThreaded};
 ///
 /// fn program(db: &DB) -> Result<Option<Vec<u8>>, rocksdb::Error> {
-///     db.get(b"ada") // asks the filters first
+///     db.get(b"ada") // checks the filters first
 /// }
 ///
 /// let db: SieveDb<SingleThreaded> = SieveDb::builder("/tmp/users").open_as()?;
@@ -84,14 +84,14 @@ pub struct SieveDb<T: ThreadMode = MultiThreaded> {
     engine: Arc<DBWithThreadMode<T>>,
     /// The engine's.
     handle: hooks::Handle,
-    /// Those of the default column family.
+    /// The filters of the default column family.
     default: Arc<CfFilter>,
     sieve: Arc<Sieve>,
     /// The options of reads that are given none: `rocksdb` would make new ones for each.
     plain: ReadOptions,
 }
 
-/// A [snapshot](rocksdb::DBCommon::snapshot) of a [`SieveDb`]. Its reads ask the filters.
+/// A [snapshot](rocksdb::DBCommon::snapshot) of a [`SieveDb`]. Its reads check the filters.
 pub type Snapshot<'db> = SnapshotWithThreadMode<'db, Engine>;
 
 impl<T: ThreadMode> Deref for SieveDb<T> {
@@ -137,7 +137,7 @@ impl SieveDb {
 
 impl<T: ThreadMode> Drop for SieveDb<T> {
     fn drop(&mut self) {
-        // Closing the handle does this too. But somebody may hold the engine longer.
+        // Closing the handle does this too. But another owner may hold the engine longer.
         self.sieve.stop();
     }
 }

@@ -10,7 +10,7 @@ use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
 /// # Prefixes
 ///
 /// A column family's filters answer for the prefixes that [`SieveOptions::prefixes`] names, and for
-/// those of a `prefix_extractor` in RocksDB's options. Iterators ask the filters too: if a `seek`
+/// those of a `prefix_extractor` in RocksDB's options. Iterators check the filters too: if a `seek`
 /// can only find keys with one prefix, which no key has, the iterator is not valid at once. That
 /// holds for iterators with `set_prefix_same_as_start`, such as those of `prefix_iterator`, and
 /// for iterators whose bounds lie within one prefix, such as those of a `PrefixRange`.

@@ -1,7 +1,7 @@
 //! Lookups: the filters first, then the engine.
 //!
-//! All other reads are those of `rocksdb`, whose handle asks the filters too. They cost some 30 ns
-//! more, half of it for `ReadOptions` that `rocksdb` allocates.
+//! All other reads are those of `rocksdb`, whose handle checks the filters too. They cost some 30
+//! ns more, half of it for `ReadOptions` that `rocksdb` allocates.
 
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions, ThreadMode};
 
@@ -141,7 +141,7 @@ mod tests {
             (db.filters().stats().found, db.filters().stats().absent),
             (15, 18)
         );
-        // Of a view that knows nothing, the same.
+        // The same with a view of unknown coverage.
         cf_filter.external_writes_happened();
         assert!((0..6).all(|_| db.get("key").unwrap().is_some()));
     }

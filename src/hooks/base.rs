@@ -22,7 +22,7 @@ unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
-/// An engine that somebody else owns, who calls [`Base::close`] before it closes.
+/// An engine that another object owns. The owner calls [`Base::close`] before it closes the engine.
 pub(crate) struct Base(RwLock<Option<Raw>>);
 
 impl Base {

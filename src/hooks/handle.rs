@@ -1,4 +1,4 @@
-//! The C handle of a database (`rocksdb_t`): found, and proved to ask the filters.
+//! The C handle of a database (`rocksdb_t`): found, and proved to check the filters.
 //!
 //! `rocksdb` gives the handle of its `DB` only. Of a database in the other thread mode, it is found
 //! among the words of the database object: the one pointer to a pointer to the engine, which a
@@ -61,7 +61,7 @@ impl Handle {
         Ok(Self { raw, base })
     }
 
-    /// Puts the filters behind the handle, and proves that a read of this database asks them.
+    /// Puts the filters behind the handle, and proves that a read of this database checks them.
     ///
     /// # Errors
     /// If it does not.
@@ -114,7 +114,7 @@ fn with_default_cf<T: ThreadMode + 'static, R>(
     Some(act(db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?.inner()))
 }
 
-/// Proves that a read of the database comes by the filters. The engine is not read.
+/// Proves that a read of the database passes through the filters. The engine is not read.
 fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
     let (found, came_by) = proof::comes_by(|| db.has(b"lsm-sieve"));
     fault!(SilentHandlePassed, return Ok(()));

@@ -11,7 +11,7 @@
 //! | `options` | RocksDB's options: which are refused, and those that the filters need set |
 //! | `base` | the engine past its filters |
 //! | `cf_handle` | handles of column families |
-//! | `proof` | whether reads come by the filters, and reads that pass by them |
+//! | `proof` | whether reads pass through the filters, and reads that bypass them |
 //! | `extractor` | RocksDB's prefix extractors |
 //! | `listener` | flush, compaction and ingestion events |
 //! | `seams` | fault points that replace a whole step |

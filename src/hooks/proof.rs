@@ -1,4 +1,5 @@
-//! Whether a thread's reads come by the filters: proved once for each handle; and reads that pass by.
+//! Whether a thread's reads pass through the filters, proved once for each handle; and reads that
+//! bypass them.
 
 use std::cell::Cell;
 
@@ -9,21 +10,21 @@ thread_local! {
     static NEXT_IS_ABSENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a read that comes by the filters is answered as absent, to prove that it did.
+/// Whether a read that passes through the filters is answered as absent, to prove that it did.
 #[inline]
 pub(super) fn is_due() -> bool {
     NEXT_IS_ABSENT.get() && NEXT_IS_ABSENT.replace(false)
 }
 
-/// Runs a read, and returns whether it came by the filters; they say that its key is absent.
+/// Runs a read, and returns whether it passed through the filters; they answer its key absent.
 pub(super) fn comes_by<R>(read: impl FnOnce() -> R) -> (R, bool) {
     NEXT_IS_ABSENT.set(true);
     let found = read();
     (found, !NEXT_IS_ABSENT.replace(false))
 }
 
-/// Runs a read of single keys that enters the engine at once: the caller has asked the filters, or
-/// wants to ask none. See `ExactRead` in `shim.h`.
+/// Runs a read of single keys that enters the engine at once: the caller has checked the filters,
+/// or wants to skip them. See `ExactRead` in `shim.h`.
 #[inline]
 pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
     struct Ends;

@@ -46,7 +46,7 @@ pub(crate) type Found = Result<Option<()>, ()>;
 /// ```
 pub struct Sieve {
     pub(crate) filters: Filters,
-    /// Those of the default column family.
+    /// The filters of the default column family.
     pub(crate) default: Arc<CfFilter>,
     pub(crate) options: SieveOptions,
     pub(crate) base: Arc<Base>,
@@ -101,7 +101,7 @@ impl Sieve {
     }
 
     /// The edition of the view of a column family that filters may answer for by prefix; and after
-    /// how many seeks in a row that find something an iterator no longer asks them.
+    /// how many seeks in a row that find something an iterator no longer checks them.
     pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<(u64, u32)> {
         let filters = (&*self.filters.cf_filters, cf);
         let edition = |cf: &CfFilter, _: &Reading| {
@@ -175,7 +175,7 @@ impl Sieve {
     /// created.
     ///
     /// # Errors
-    /// Why one's options are not supported; nothing was created.
+    /// If the options of a column family are not supported. No column family was created then.
     pub(super) fn create_cfs(
         &self,
         cfs: &[(String, CfOptions<'_>)],
@@ -261,9 +261,8 @@ impl Sieve {
         }
     }
 
-    /// RocksDB's own refusal if the engine writes nothing. For operations that its read-only and
-    /// secondary instances run all the same, in part, or crash at, and that do not come by the
-    /// handle.
+    /// Returns RocksDB's own refusal if the engine writes nothing. For operations outside the handle
+    /// that read-only and secondary instances would run, run in part, or crash in.
     pub(crate) fn refuse_if_reader(&self) -> Result<(), Error> {
         if !self.options.is_reader() {
             return Ok(());

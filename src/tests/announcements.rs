@@ -153,7 +153,7 @@ fn use_of_the_engine_is_announced_in_every_family_until_its_end() {
     assert!(of_each().all(|(cf, absent)| rules_out_again(&db, cf, absent)));
 }
 
-/// Whoever uses the engine may bring keys into it as well.
+/// A user of the engine may also write keys to it directly.
 #[test]
 fn a_family_made_during_a_use_of_the_engine_is_told_until_the_end() {
     let home = tempfile::tempdir().unwrap();

@@ -36,17 +36,17 @@ typedef struct {
   uint64_t absent;
   // Lookups that read the engine and found their key.
   uint64_t found;
-  // Of these, lookups that did not ask the filters, because hits were expected.
+  // Of these, lookups that did not check the filters, because hits were expected.
   uint64_t found_unchecked;
   // Lookups that read the engine and found nothing, although the filters knew all keys.
   uint64_t false_positives;
   // Lookups that read the engine and found nothing, while the filters did not know all keys.
   uint64_t uncovered;
-  // Lookups of absent keys that did not ask the filters, because hits were expected.
+  // Lookups of absent keys that did not check the filters, because hits were expected.
   uint64_t not_consulted;
   // Absent answers, also counted in `absent`, that were verified in the engine.
   uint64_t audited;
-  // Verified answers that were wrong; from the first on, the filters are not asked any more.
+  // Verified answers that were wrong; from the first on, the filters are not checked any more.
   uint64_t false_negatives;
   // Questions for a prefix, of iterators, that the filters answered absent: seeks that were
   // avoided. Questions for prefixes are not among the lookups.
@@ -132,9 +132,9 @@ void lsm_sieve_set_false_positive_rate(lsm_sieve_t *filters, double rate, char *
 // Changes the memory budget; UINT64_MAX removes it. What exceeds a smaller one is dropped at once.
 void lsm_sieve_set_memory_budget(lsm_sieve_t *filters, uint64_t bytes, char **errptr);
 
-// Checks the files of all filters. With `full` it also asks the filters for every key of every SST.
-// If something is damaged or lost, the counts say how much and `errptr` what; damaged files are
-// built anew at the next open.
+// Checks the files of all filters. With `full` it also checks the filters for every key of every
+// SST. If something is damaged or lost, the counts say how much and `errptr` what; damaged files
+// are rebuilt at the next open.
 lsm_sieve_verification_t lsm_sieve_verify(lsm_sieve_t *filters, uint8_t full, char **errptr);
 
 // `rocksdb_open` with filters. The options are only read, and copied. `settings` may be NULL: the
@@ -228,15 +228,15 @@ void lsm_sieve_options_exclude_column_family(lsm_sieve_options_t *settings,
                                              const char *name,
                                              char **errptr);
 
-// Verifies one absent answer in so many in the engine; 0 verifies none. By default one in 8,192, and
-// at most one percent of the time.
+// Verifies one absent answer in `one_in` in the engine; 0 verifies none. By default one in 8,192,
+// and at most one percent of the time.
 void lsm_sieve_options_set_audit(lsm_sieve_options_t *settings,
                                  uint32_t one_in);
 
 // How often the filters in memory are checked for flipped bits; 0 never. By default each hour.
 void lsm_sieve_options_set_scrub_seconds(lsm_sieve_options_t *settings, uint64_t seconds);
 
-// Whether reads may pass by the filters while keys are likely to be found. On by default.
+// Whether reads may skip the filters while keys are likely to be found. On by default.
 void lsm_sieve_options_set_adaptive_hits(lsm_sieve_options_t *settings, uint8_t adaptive);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 // RocksDB with filters, for C++. The settings and everything else are in lsm_sieve.h.
 //
-// These functions are those of `rocksdb::DB` with settings: all calls of the database go by the
-// filters. The caller deletes the handles of column families, then the database. A null pointer for
-// the settings means the defaults.
+// These functions are those of `rocksdb::DB` with settings: all calls of the database go through
+// the filters. The caller deletes the handles of column families, then the database. A null pointer
+// for the settings means the defaults.
 //
 // An error of RocksDB comes as it is. `InvalidArgument` with a text that begins with "lsm-sieve: "
 // says that the filters cannot be put in front of this database, and why.

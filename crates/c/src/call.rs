@@ -35,7 +35,8 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     format!("lsm-sieve panicked: {}", text.unwrap_or("no text"))
 }
 
-/// As RocksDB does: an older text is freed, and the new one is to be freed with `rocksdb_free`.
+/// Sets `*errptr` as RocksDB does: frees the older text. The caller frees the new one with
+/// `rocksdb_free`.
 ///
 /// # Safety
 /// `errptr` is null, or points to null or to such a text.

@@ -23,17 +23,17 @@ pub struct lsm_sieve_stats_t {
     pub absent: u64,
     /// Lookups that read the engine and found their key.
     pub found: u64,
-    /// Of these, lookups that did not ask the filters, because hits were expected.
+    /// Of these, lookups that did not check the filters, because hits were expected.
     pub found_unchecked: u64,
     /// Lookups that read the engine and found nothing, although the filters knew all keys.
     pub false_positives: u64,
     /// Lookups that read the engine and found nothing, while the filters did not know all keys.
     pub uncovered: u64,
-    /// Lookups of absent keys that did not ask the filters, because hits were expected.
+    /// Lookups of absent keys that did not check the filters, because hits were expected.
     pub not_consulted: u64,
     /// Absent answers, also counted in `absent`, that were verified in the engine.
     pub audited: u64,
-    /// Verified answers that were wrong; from the first on, the filters are not asked any more.
+    /// Verified answers that were wrong; from the first on, the filters are not checked any more.
     pub false_negatives: u64,
     /// Questions for a prefix, of iterators, that the filters answered absent: seeks that were
     /// avoided. Questions for prefixes are not among the lookups.
@@ -230,9 +230,9 @@ pub unsafe extern "C" fn lsm_sieve_set_memory_budget(
     });
 }
 
-/// Checks the files of all filters. With `full` it also asks the filters for every key of every SST.
-/// If something is damaged or lost, the counts say how much and `errptr` what; damaged files are
-/// built anew at the next open.
+/// Checks the files of all filters. With `full` it also checks the filters for every key of every
+/// SST. If something is damaged or lost, the counts say how much and `errptr` what; damaged files
+/// are rebuilt at the next open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsm_sieve_verify(
     filters: *mut lsm_sieve_t,

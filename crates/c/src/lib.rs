@@ -1,8 +1,8 @@
 //! RocksDB with filters, for C and for all that calls C.
 //!
 //! The functions are declared in `include/lsm_sieve.h`, which cbindgen makes from this file; those of
-//! C++ are in `open.cc`. An open returns a `rocksdb_t*`, whose calls all go by the filters. A program
-//! links one library: it has RocksDB and its C API too.
+//! C++ are in `open.cc`. An open returns a `rocksdb_t*`, whose calls all go through the filters. A
+//! program links one library: it has RocksDB and its C API too.
 //!
 //! A panic crosses no boundary: it becomes an error text, or the answer that means "no".
 

@@ -51,7 +51,7 @@ type Cfs = (c_int, *const *const c_char, *const *const rocksdb_options_t);
 ///
 /// # Safety
 /// All pointers are null or what the header says. What the options borrow outlives the database.
-/// `engine` opens the database at the path as it is told.
+/// `engine` opens the database at the path with the options and the access that it is given.
 unsafe fn open(
     (access, path): (u32, *const c_char),
     options: *const rocksdb_options_t,

@@ -165,8 +165,8 @@ pub unsafe extern "C" fn lsm_sieve_options_exclude_column_family(
     });
 }
 
-/// Verifies one absent answer in so many in the engine; 0 verifies none. By default one in 8,192, and
-/// at most one percent of the time.
+/// Verifies one absent answer in `one_in` in the engine; 0 verifies none. By default one in 8,192,
+/// and at most one percent of the time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsm_sieve_options_set_audit(
     settings: *mut lsm_sieve_options_t,
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn lsm_sieve_options_set_scrub_seconds(
     });
 }
 
-/// Whether reads may pass by the filters while keys are likely to be found. On by default.
+/// Whether reads may skip the filters while keys are likely to be found. On by default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsm_sieve_options_set_adaptive_hits(
     settings: *mut lsm_sieve_options_t,

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_end_of_its_path() {
+    fn output_path_must_end_in_a_file_name() {
         for file in ["f", "./f", "a/f.svg", "/f", "a/../f", ".f"] {
             assert!(ends_in_a_name(Path::new(file)), "{file}");
         }

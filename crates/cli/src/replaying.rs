@@ -27,7 +27,7 @@ use crate::workload::trace::{Format, Trace, TraceError};
 /// Ids between two checks for Ctrl-C while the trace is read for the first time.
 const SURVEY_IDS: u64 = 1 << 16;
 
-/// What every replay is told.
+/// The arguments of every replay.
 #[derive(clap::Args)]
 pub struct TraceArguments {
     /// The trace file.

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_reads_back_and_nothing_else_does() {
+    fn segment_id_is_parsed_from_its_hex_only() {
         let id = SegmentId::from_bytes(*b"0123456789abcdef");
         assert_eq!(SegmentId::from_hex(&id.to_string()), Some(id));
         for bad in [

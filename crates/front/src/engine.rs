@@ -1,4 +1,4 @@
-//! What the filters ask of the engine behind them, none of it on the read path.
+//! The functions of the engine that the filters need, none of them on the read path.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +64,7 @@ pub trait Engine: Send + Sync {
     fn summary_stored(&self, _of: &KeySpace, _covered: &HashSet<SegmentId>) {}
 }
 
-/// Why the engine did not do what it was asked.
+/// Why a function of the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("the column family is gone")]

@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub covered: HashSet<SegmentId>,
     /// The rate that it was built for.
     pub(crate) rate: Rate,
-    /// The functions whose prefixes of all keys it has too.
+    /// The prefix functions for which it also has the prefixes of all keys.
     pub(crate) prefixes: Vec<PrefixId>,
 }
 
@@ -144,10 +144,10 @@ impl FilterStore {
         })
     }
 
-    /// Whether a key space has a stored summary filter.
+    /// Whether a column family has a stored summary filter, and its checksums match.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the stored filter cannot be read or used.
     pub fn check_summary(&self, name: &str) -> Result<bool, SidecarError> {
         Ok(self.folder.verify(summary_of(name))?.is_some())
     }

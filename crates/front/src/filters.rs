@@ -81,7 +81,7 @@ pub struct Filters {
 
 /// Who runs maintenance.
 enum Runner {
-    /// Whoever calls [`Filters::maintain`].
+    /// The caller of [`Filters::maintain`].
     Caller(Box<Maintenance>),
     Thread(JoinHandle<()>),
     Stopped,
@@ -353,8 +353,8 @@ impl Filters {
     }
 
     /// Changes the memory budget; `None` removes it. What exceeds a smaller one is dropped at once.
-    /// A summary filter that no longer fits is built anew with fewer bits per key, and with more
-    /// when there is room again.
+    /// A summary filter that no longer fits is rebuilt with fewer bits per key, and with more when
+    /// there is room again.
     pub fn set_memory_budget(&self, bytes: Option<u64>) {
         let budget = bytes.map(Bits::from_bytes);
         self.options.memory_budget.set(budget);

@@ -18,7 +18,7 @@
 //! | `predictor`, `stats` | what a thread's last lookups say of the next one; counters |
 //! | `mutant` | the rules that a store may break, for the suite that must find it: with the feature `laws` |
 //! | `key_range`, `sorted_runs` | the key range of a segment; segments in sorted runs, searched by key |
-//! | `engine` | what is asked of the engine |
+//! | `engine` | the functions of the engine that the filters need |
 //! | `wakeup` | how the maintenance thread is woken, and waited for |
 //! | `view` | what a lookup reads, and the proof that a key is *absent* |
 //! | `options` | `FrontOptions`: the rates and sizes that follow from the settings |

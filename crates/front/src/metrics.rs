@@ -156,7 +156,7 @@ impl CfHealth {
         gauge!(SSTS_WITHOUT_ID, &labels).set(self.without_id as f64);
     }
 
-    /// The results add up to all lookups.
+    /// Records lookups by result. The results add up to all lookups.
     fn record_lookups(&self, db: &str) {
         let stats = shown(self.stats);
         let results = [

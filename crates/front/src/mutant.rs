@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mutant {
-    /// One key in a few does not reach the filters.
+    /// About one key in 13 does not reach the filters.
     MissedKey,
     /// Keys reach the filters one write late, when readers see them already.
     FedLate,
@@ -17,7 +17,7 @@ pub enum Mutant {
     MemtableDroppedEarly,
     /// A read of all keys ends early, and says that it succeeded.
     ShortScan,
-    /// Keys come past the filters without notice.
+    /// External writes are not announced.
     UnannouncedWrites,
     /// Commits leave out their records, so that the store stays in a state that a stored filter has
     /// all keys of.
@@ -32,7 +32,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Those of an `Lsm`.
+    /// The rules of an `Lsm`.
     pub const OF_LSM: [Self; 7] = [
         Self::MissedKey,
         Self::FedLate,
@@ -43,10 +43,10 @@ impl Mutant {
         Self::UnannouncedWrites,
     ];
 
-    /// Those of a `Store`.
+    /// The rules of a `Store`.
     pub const OF_STORE: [Self; 3] = [Self::MissedKey, Self::ShortScan, Self::UnannouncedWrites];
 
-    /// Those of a `Store` whose filter is trusted by its records.
+    /// The rules of a `Store` whose records say whether a stored filter has all keys.
     pub const OF_RECORDS: [Self; 2] = [Self::RecordsLeftOut, Self::RecordsApart];
 
     /// One key in this many is missed.

@@ -98,7 +98,7 @@ pub enum SummarySaves {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Write,
-    /// It sees the database as it was at open.
+    /// Read-only: lookups see the database as it was at open.
     Read,
     /// A secondary: it reads what another process writes, and catches up on request.
     Follow,

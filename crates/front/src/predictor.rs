@@ -1,6 +1,6 @@
-//! Predicts from a thread's last lookups in one column family what the next one comes to.
+//! Predicts the outcome of a thread's next lookup in a column family from its last ones.
 //!
-//! A filter that answers *maybe* for a key that is there has saved nothing. So a thread that finds
+//! A filter that answers *maybe* for a key that exists has saved nothing. So a thread that finds
 //! key after key enters the engine at once, until a lookup comes out otherwise: after 32 hits in a
 //! row. For lookups in random order, that has a probability of 0.98^32 = 52 % if 2 % of them miss,
 //! and of 3 % if 10 % do. A wrong prediction costs one read of the engine.

@@ -11,7 +11,7 @@
 //! (`SealedFilter::has_prefixes_of`) and for what a summary filter was stored with
 //! (`Prefixes::among`). Which of them the summary filter of a view has, its [`PrefixSet`] says;
 //! views are checked by it (`View::check_prefix`), and only `Lookups::publish_known` decides it for
-//! the next one. What the engine asks in scans, and for how long an iterator is answered, is in
+//! the next one. How scans use prefixes, and for how long the filters answer an iterator, is in
 //! `cf_filter::prefix_lookup` and behind the engine's handle.
 
 use std::fmt;
@@ -297,7 +297,7 @@ impl Prefixes {
         PrefixSet(((1_u16 << self.functions.len()) - 1) as u8)
     }
 
-    /// Those of them whose ids are among these.
+    /// The functions whose ids are among these.
     pub(crate) fn among(&self, ids: &[PrefixId]) -> PrefixSet {
         let known = (0..self.len()).filter(|&at| is_among(ids, &self.ids[at]));
         PrefixSet(known.fold(0, |set, at| set | 1 << at))

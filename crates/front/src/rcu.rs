@@ -130,8 +130,7 @@ impl Readers {
 /// new readers never keeps it waiting. A reader that counts itself on a side after the writer has
 /// found it empty comes after the writer's swap, so it loads the new value.
 ///
-/// Who needs to know when all that began before is over, however long it takes, has a crowd of its
-/// own.
+/// Code that waits for entries however long they last has a crowd of its own.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     sides: [Slot; 2],
@@ -150,8 +149,8 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// What began here lasts until this is dropped. What is loaded from here on is of before the
-    /// next [`Crowd::wait`], or that waits for it.
+    /// Enters until the result is dropped. Each [`Crowd::wait`] waits for this entry, unless the
+    /// entry sees all that was published before that wait.
     pub(crate) fn enter(&self) -> Entered<'_> {
         let side = self.side.load(Ordering::SeqCst);
         self.sides[side].0.fetch_add(1, Ordering::SeqCst);
@@ -165,7 +164,7 @@ impl Crowd {
         Entered { crowd: self, side }
     }
 
-    /// Waits until all that entered before is over.
+    /// Waits until all that entered before have left.
     pub(crate) fn wait(&self) {
         let _one_at_a_time = unpoisoned(self.turning.lock());
         for _ in 0..2 {

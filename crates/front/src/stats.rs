@@ -89,7 +89,7 @@ impl Begun {
     }
 }
 
-/// Odd, and without a pattern in its bits (from wyhash).
+/// Distance between the first ordinals of neighbouring counters: an odd constant of wyhash.
 const FAR: u64 = 0xa076_1d64_78bd_642f;
 
 impl Default for Counters {

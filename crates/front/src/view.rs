@@ -32,7 +32,8 @@ impl Answer {
     }
 }
 
-/// Proof that a view of known coverage denies a key. Nothing else can make one.
+/// Proof that the filters of a view with known coverage do not contain a key. Only such a view can
+/// make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbsenceProof(());
 

@@ -82,7 +82,7 @@ impl Wakeup {
         state.requested
     }
 
-    /// Whether maintenance was told to stop.
+    /// Whether maintenance must stop.
     pub(crate) fn stopping(&self) -> bool {
         self.lock().requests.stop
     }

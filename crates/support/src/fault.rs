@@ -275,7 +275,7 @@ faults! {
     UnannouncedAfterPanic => "hooks::callbacks",
     /// The filters are not put behind the handle.
     HandleNotFiltered => "hooks::handle",
-    /// A handle whose reads pass by the filters is accepted.
+    /// A handle whose reads bypass the filters is accepted.
     SilentHandlePassed => "hooks::handle",
     /// A pointer is taken for the handle although another may be it.
     AnyHandleTaken => "hooks::handle",
@@ -509,7 +509,7 @@ faults! {
     PrefixIdsNotCompared => "reads::prefixes::",
     /// A stored summary filter is taken for one with all prefixes.
     LoadedSummaryHasAllPrefixes => "reads::prefixes::",
-    /// The summary filter is asked for prefixes that it lacks.
+    /// The summary filter is probed for prefixes that it lacks.
     SummaryAskedForAnyPrefix => "reads::prefixes::",
     /// Of each sorted run, one SST is asked for a prefix.
     OneSstPerPrefix => "sorted_runs::",
@@ -531,7 +531,7 @@ faults! {
     SstsWithoutOwnFilterUnmarked => "reads::scans::",
     /// A point read is answered by no segment filter where RocksDB would have none.
     PointReadUnanswered => "reads::scans::point_reads::",
-    /// An iterator that was refreshed asks the filters no more.
+    /// An iterator that was refreshed no longer checks the filters.
     RefreshedIteratorAsksNothing => "reads::scans::a_refreshed",
     /// A refreshed iterator takes the view after the moment that it shows.
     RefreshedBeforeItsView => "doors::reads",
@@ -631,13 +631,13 @@ faults! {
     FeedPositionIgnored => "stores feed::",
     /// The position of a feed is read after its filter was probed.
     FeedPositionReadLast => "stores feed::interleavings::",
-    /// A read at a position asks the filter of a feed as if at any.
+    /// A read at a position checks the filter of a feed as if at any.
     FeedReadAtAnyPosition => "stores feed::",
     /// Changes that are missing in a feed are passed over.
     FeedHoleAccepted => "stores feed::",
     /// A position counts as applied before its keys are in the filter.
     FeedAdvancedFirst => "stores feed::",
-    /// A feed that lost changes does not end the trust.
+    /// A feed that lost changes does not make the filter distrusted.
     FeedTrustedForEver => "stores feed::",
     /// A stored filter is taken for that of another feed.
     FilterOfAnyFeed => "stores feed::",
@@ -650,7 +650,7 @@ faults! {
     /// A store that lost its state is taken for a new one.
     MissingStateRecreated => "lab/differential differential::refusals::store_without_its_state_is_refused",
     // ---- SlateDB
-    /// A batch asks the filters of its checkpoint, and reads the newest one.
+    /// A batch checks the filters of its checkpoint, and reads the newest one.
     BatchReadsNewest => "stores/slatedb moves::",
     /// What a refresh learns counts as fresh from its end on.
     FreshFromTheEnd => "stores/slatedb moves::",

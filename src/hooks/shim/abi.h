@@ -128,7 +128,7 @@ struct Hooks {
   bool (*sieve_read_many)(rust::Sieve* sieve, size_t count, const uint32_t* cfs, const Slice* keys,
                           void* context, ReadMany read);
   // Whether filters may answer for prefixes of this column family. Sets the edition of its view, and
-  // after how many seeks in a row that find something an iterator no longer asks them.
+  // after how many seeks in a row that find something an iterator no longer checks them.
   bool (*sieve_prefixes)(rust::Sieve* sieve, uint32_t cf, uint64_t* edition, uint32_t* most_found);
   // Whether no key of a span existed since that edition.
   bool (*sieve_is_empty)(rust::Sieve* sieve, uint32_t cf, uint64_t edition, Span span, Slice first,

@@ -10,7 +10,7 @@ const FAULTS: &str = "LSM_SIEVE_FAULTS";
 const DOCS_RS: &str = "DOCS_RS";
 /// Set to compile the shim there all the same: headers suffice; see `.ci/bindings`.
 const SHIM_ALONE: &str = "LSM_SIEVE_SHIM_ALONE";
-/// Set where RocksDB's own build compiles these sources; see `plugin/lsm_sieve`.
+/// Set if RocksDB's own build compiles these sources; see `plugin/lsm_sieve`.
 const PLUGIN: &str = "LSM_SIEVE_PLUGIN";
 /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
 const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";

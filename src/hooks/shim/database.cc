@@ -360,7 +360,8 @@ class FilteredDB final : public DBWithTTL {
 
   // ---------------------------------------------------------------- refused
 
-  // RocksDB's instances that only read run these all the same, or in part, or wait without end.
+  // Read-only instances refuse these here. RocksDB's own would run them, in whole or in part, or
+  // wait without end.
   using DBWithTTL::FlushWAL;
   Status FlushWAL(bool sync) override { return reads_only_ ? ReadsOnly() : db_->FlushWAL(sync); }
 #if SIEVE_HAS_FLUSH_WAL_OPTIONS
@@ -446,9 +447,9 @@ class FilteredDB final : public DBWithTTL {
 
   DBWithTTL* WithTtl() const { return static_cast<DBWithTTL*>(db_); }
 
-  // Whether the filters are asked: nobody did so yet for this read, and RocksDB itself would not
-  // refuse it. A snapshot makes no difference, since a filter has the keys of all versions; nor does
-  // a read tier.
+  // Whether the filters are checked: no caller has checked them for this read, and RocksDB itself
+  // would not refuse it. A snapshot makes no difference, since a filter has the keys of all
+  // versions; nor does a read tier.
   static bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf,
                       Env::IOActivity activity) {
     return IsOfLatest(options) && cf != nullptr && !ExactRead::IsUnderWay() &&
@@ -524,7 +525,7 @@ void lsm_sieve_filter_handle(rocksdb_t* handle, bool reads_only, rust::Sieve* si
   handle->rep = new FilteredDB(std::move(base), has_ttl, reads_only, Sieve(sieve, hooks));
 }
 
-// What reads of this handle ask, until the database closes; null if it has no filters.
+// The filters behind this handle, valid until the database closes; null if it has none.
 const void* lsm_sieve_behind(rocksdb_t* handle) noexcept {
   uint64_t sieve = 0;
   DB* const db = handle->rep;

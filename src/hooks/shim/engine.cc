@@ -1,4 +1,4 @@
-// Calls to a running engine that the C API lacks, or that must pass by the filters.
+// Calls to a running engine that the C API lacks, or that must bypass the filters.
 
 #include <iterator>
 #include <memory>
@@ -70,8 +70,8 @@ DB* EngineOf(rocksdb_column_family_handle_t* cf) {
 extern "C" {
 
 // A new handle of the column family with this id, or null if there is none. Destroy it with
-// `rocksdb_column_family_handle_destroy` before the engine closes. An engine that somebody closed past
-// its handle has none.
+// `rocksdb_column_family_handle_destroy` before the engine closes. An engine that was closed
+// without its handle has none.
 rocksdb_column_family_handle_t* lsm_sieve_cf(void* engine, uint32_t id) noexcept {
   auto* const impl = static_cast_with_check<DBImpl>(static_cast<DB*>(engine));
   ColumnFamilyHandle* const first = impl->DefaultColumnFamily();

@@ -1,5 +1,5 @@
-// An iterator of a database with filters: it asks them at each seek within one prefix or between two
-// bounds, and RocksDB's own iterator if they do not say that nothing is there.
+// An iterator of a database with filters. It checks them at each seek within one prefix or between
+// two bounds. Unless they answer absent, it seeks RocksDB's own iterator.
 
 #include <atomic>
 #include <memory>
@@ -14,12 +14,12 @@
 namespace lsm_sieve {
 namespace {
 
-// An iterator that asks the filters at each seek within one prefix. If no key has the prefix, it is
-// not valid at once. Otherwise it seeks RocksDB's own iterator, which builds the tree of iterators
-// below it at the first seek.
+// An iterator that checks the filters at each seek within one prefix. If no key has the prefix, it
+// is not valid at once. Otherwise it seeks RocksDB's own iterator, which builds the tree of
+// iterators below it at the first seek.
 //
 // An iterator shows the moment at which it was created. The filters say what is absent now. If
-// their view is still the one of before the creation, it was absent all along.
+// their view is still the one from before the creation, it was absent all along.
 class FilteredIterator final : public Iterator {
  public:
   FilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
@@ -79,8 +79,8 @@ class FilteredIterator final : public Iterator {
     const Status status = inner_->Refresh(snapshot);
     FAULT(RefreshedBeforeItsView, sieve_.Prefixes(cf_, &edition, &most_found_));
     FAULT(RefusedRefreshCounts, edition_ = edition);
-    // As of a database with a time to live. The inner iterator is still where a seek before left it,
-    // at the moment of before.
+    // An iterator of a database with a time to live refuses it, for example. The inner iterator
+    // then stays at its last position and at its old moment.
     if (!status.ok()) return status;
     is_usable_ = is_usable_ && has_prefixes;
     FAULT(RefreshedIteratorAsksNothing, is_usable_ = false);

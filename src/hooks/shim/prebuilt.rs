@@ -1,6 +1,6 @@
-//! A RocksDB that somebody else compiled, in the folder that `ROCKSDB_LIB_DIR` names. The shim reaches into
-//! private classes, so the library must prove that it is the one whose headers the shim is compiled with:
-//! two programs are linked with it and run, `version.cc` and `probe.cc`.
+//! A precompiled RocksDB, in the folder that `ROCKSDB_LIB_DIR` names. The shim uses private
+//! classes, so the library must match the headers that the shim is compiled with. Two programs that
+//! are linked with it check this: `version.cc` and `probe.cc`.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-// Proves that a RocksDB that somebody else compiled is the one whose headers the shim is compiled with.
+// Checks that a precompiled RocksDB matches the headers that the shim is compiled with.
 // The build script links this program with that library and runs it. It prints a line for each
 // difference, and fails if there is one.
 //
@@ -8,7 +8,7 @@
 //   sizes        of the objects that the library allocates, by their headers
 //   fields       of options: set through the C API, read here
 //   functions    of the library's tables of virtual functions, slot by slot
-//   calls        of a listener, which the shim derives from and no class of the library shows
+//   calls        of a listener: the shim derives from it, and no class of the library has its table
 
 #include <dlfcn.h>
 #include <link.h>

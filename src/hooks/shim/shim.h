@@ -13,7 +13,7 @@
 //   transactions.cc     transactions on an engine that was opened without them
 //   engine.cc           the engine past its filters: flushes, properties, single keys
 //   find_handle.cc      the C handle of a database that `rocksdb` opened
-//   database.cc         the database behind the C handle, whose reads ask the filters first
+//   database.cc         the database behind the C handle, whose reads check the filters first
 //   iterator.cc         its iterators
 //   sieve.h             what both ask the Rust side
 //   errors.cc           text for the Rust side

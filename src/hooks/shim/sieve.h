@@ -1,7 +1,7 @@
-// What a database's handle asks the Rust side. It answers "absent", or calls back to have the engine
-// read and learns what that found. Operations after which the filters would not be right without
-// notice are run by the Rust side, between what it does before and after them. The engine is asked
-// whenever the Rust side does not answer, as after a panic.
+// Calls from a database's handle to the Rust side. The Rust side answers "absent", or calls back to
+// have the engine read, and gets the result. Operations that must be announced to the filters are
+// run by the Rust side, which acts before and after them. If the Rust side does not answer, as
+// after a panic, the engine is read.
 
 #pragma once
 
@@ -136,8 +136,8 @@ class Sieve {
     return hooks_->sieve_rules_out(raw_, cf->GetID(), key);
   }
 
-  // The values of several keys, of one moment. `read` reads those that the Rust side asks for:
-  // those that pass the filters, or all.
+  // Reads the values of several keys, all of one moment. `read` reads from the engine the keys that
+  // the Rust side selects: those that pass the filters, or all.
   template <typename Value, typename Engine>
   void ReadMany(size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
                 Status* statuses, const Engine& read) const {
@@ -244,7 +244,8 @@ class Sieve {
   const Hooks* const hooks_;
 };
 
-// iterator.cc: an iterator that asks the filters, over `inner`. `has_extractor_changed` outlives it.
+// iterator.cc: an iterator that checks the filters, over `inner`. `has_extractor_changed` outlives
+// it.
 Iterator* NewFilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
                               const std::atomic<bool>& has_extractor_changed, uint32_t cf,
                               uint64_t edition, uint32_t most_found, const Sieve& sieve);

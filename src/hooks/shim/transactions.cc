@@ -150,7 +150,7 @@ extern "C" {
 
 // Begins transactions on the engine behind this handle. Free it before the engine is closed.
 //
-// RocksDB's transactions read from `GetRootDB()`, so these pass by the filters.
+// RocksDB's transactions read from `GetRootDB()`, so these bypass the filters.
 rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(rocksdb_t* handle) noexcept {
   DB* const engine = handle->rep->GetRootDB();
   return new rocksdb_optimistictransactiondb_t{new BorrowedOptimisticTransactionDB(engine)};

@@ -27,7 +27,7 @@
 // `DB::SetOptions` of several column families, and `MemTableRep::MultiGet`.
 #define SIEVE_SETS_OPTIONS_OF_MANY SIEVE_SINCE(11, 1)
 #define SIEVE_MEMTABLES_READ_MANY SIEVE_SINCE(11, 1)
-// `OptimisticTransactionDBImpl` can leave its database to somebody else.
+// `OptimisticTransactionDBImpl` can leave its database to another owner.
 #define SIEVE_OPTIMISTS_BORROW (!SIEVE_SINCE(11, 1))
 // `DB::CommitFileIngestionHandles`: ingestion in two steps.
 #define SIEVE_INGESTS_IN_STEPS SIEVE_SINCE(11, 8)

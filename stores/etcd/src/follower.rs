@@ -1,4 +1,4 @@
-//! What callers hold.
+//! The follower: opens a filter, keeps it up to date in a task, and answers lookups.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -72,8 +72,8 @@ impl EtcdFollower {
         })
     }
 
-    /// Whether the key certainly did not exist at some revision that is not before `at_least`; 0 is
-    /// any.
+    /// Whether the key certainly did not exist at some revision that is not before `at_least`; 0
+    /// accepts any revision.
     pub fn is_absent(&self, key: &[u8], at_least: i64) -> bool {
         self.filter.is_absent(key, unsigned(at_least))
     }

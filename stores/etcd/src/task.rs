@@ -20,7 +20,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Up to twice as many keys a new filter would take no less memory.
 const LEAST_KEYS: u64 = 1 << 17;
 
-/// A snapshot makes room for so many keys at most, whatever etcd says; for more, it grows.
+/// The most keys that a snapshot sizes the filter for, whatever count etcd reports. With more keys,
+/// the filter grows.
 const MOST_KEYS: u64 = 1 << 26;
 
 pub(crate) struct Task {

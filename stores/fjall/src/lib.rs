@@ -1,8 +1,8 @@
 //! A filter of [lsm-sieve](lsm_sieve) before a keyspace of [fjall].
 //!
-//! fjall has a filter per table, and asks one after the other. This one is over all keys, and is
-//! asked before the store. Its records are part of fjall's own batches. With `Recovery::Journal` it is
-//! trusted again after a crash.
+//! fjall has a filter per table, and probes one after the other. This one is over all keys, and is
+//! probed before the store is read. Its records are part of fjall's own batches. With
+//! `Recovery::Journal` it is trusted again after a crash.
 //!
 //! ```
 //! use lsm_sieve_stores::FilterOptions;

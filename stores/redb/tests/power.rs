@@ -66,7 +66,7 @@ impl Disk {
         self.0.done.lock().unwrap().len()
     }
 
-    /// What a power cut after so many operations leaves: without what was not synced, or with it.
+    /// What a power cut after this many operations leaves: without what was not synced, or with it.
     fn after(&self, operations: usize) -> [Self; 2] {
         let done = self.0.done.lock().unwrap();
         let done = &done[..operations];

@@ -88,7 +88,7 @@ impl Cluster {
     /// Closes a node.
     ///
     /// # Errors
-    /// If it does not run or does not end.
+    /// If the node does not run, or does not stop.
     pub async fn stop(&mut self, id: NodeId) -> Result<(), Failure> {
         let node = self.nodes.remove(&id).ok_or_else(|| not_running(id))?;
         node.connect(false);
@@ -135,7 +135,7 @@ impl Cluster {
             })
             .await?;
             let upto = applied.map_or(0, |last| last.index);
-            // A leader puts it off while it sends these entries, and does not try again by itself.
+            // A leader does not purge entries while it sends them, and does not retry by itself.
             let purged = async {
                 while raft.metrics().borrow().purged < applied {
                     raft.trigger().purge_log(upto).await?;

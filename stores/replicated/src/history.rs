@@ -2,7 +2,7 @@
 //!
 //! A state of a node is what the log says up to one entry. So a key that was created by entry `c`
 //! and deleted by entry `d` is in the states from `c` to `d - 1`, and in no other. A key whose
-//! last write has no known outcome may be there or not.
+//! last write has no known outcome may exist or not.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -96,7 +96,7 @@ impl History {
 
     async fn write_once(&self, client: &Client, number: u64, create: bool) -> Result<(), Failure> {
         let (key, value) = (Self::key(number), Self::value(number));
-        // Until there is an answer, the key may be there or not.
+        // Until there is an answer, the key may exist or not.
         let before = self.fates().insert(number, None).flatten();
         let request = match (create, &before) {
             (true, _) => Request::Create { key, value },

@@ -35,9 +35,9 @@
 //!   obeyed at once has lost entries that this node acknowledged.
 //! - **Read one state through one snapshot.** Two reads without a [`View`] may see the states before
 //!   and after an installation.
-//! - **Reopen after files were exchanged.** Whoever installs a snapshot by swapping the database's
-//!   folder, or restores a checkpoint, closes the `SieveDb` first and opens another afterwards. The
-//!   filters of SSTs that are not there then do not count.
+//! - **Reopen after files were exchanged.** To install a snapshot by swapping the database's
+//!   folder, or to restore a checkpoint, close the `SieveDb` first and open another afterwards.
+//!   Filters of SSTs that no longer exist are not used.
 //! - **Exclude what is nearly always found.** The log and the votes take no filters.
 
 mod client;

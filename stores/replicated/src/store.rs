@@ -44,7 +44,7 @@ pub(crate) fn options() -> Options {
 }
 
 impl Store {
-    /// Opens what a node has in this folder.
+    /// Opens the database that a node has in this folder.
     ///
     /// # Errors
     /// If the database cannot be opened.

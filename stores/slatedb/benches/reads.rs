@@ -169,8 +169,8 @@ impl Pair {
         );
     }
 
-    /// Absent reads from the first on, with a delay for each request: so many with our filters, and
-    /// so many without.
+    /// Absent reads from the first on, with a delay for each request: the number with our filters,
+    /// and the number without.
     async fn absent_reads(&self, delay: Duration, [reads, reads_without]: [u64; 2]) {
         let slow = Slow::over(self.store.clone(), delay);
         let with = self.with(slow.clone()).await;

@@ -6,12 +6,12 @@
 pub enum Answer {
     /// No row of the key exists.
     Absent,
-    /// Nothing is ruled out: the store has to be read.
+    /// A row may exist: the store must be read.
     Maybe,
 }
 
 impl Answer {
-    /// Whether the key is ruled out.
+    /// Whether no row of the key exists.
     #[inline]
     pub const fn is_absent(self) -> bool {
         matches!(self, Self::Absent)

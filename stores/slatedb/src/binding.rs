@@ -33,7 +33,7 @@ pub(crate) struct SegmentFilter {
 #[derive(Debug)]
 pub(crate) struct Summary {
     /// The ids of these SSTs. They, and not the number of the manifest, say what the filter covers:
-    /// a number may come back after a database was deleted and made anew.
+    /// a number may come back after a database was deleted and created again.
     pub(crate) covered: HashSet<SegmentId>,
     pub(crate) chain: Chain,
     /// Of `chain`, as it was when it was read.
@@ -117,7 +117,7 @@ impl Binding {
         })
     }
 
-    /// Decodes the filter of an SST. Whether it is the SST at hand is for the caller to check.
+    /// Decodes the filter of an SST. The caller checks that it belongs to the right SST.
     pub(crate) fn decode_segment(&self, bytes: &[u8]) -> Result<SegmentFilter, Unusable> {
         let sidecar = self.decode(bytes, self.imprint)?;
         let Subject::Segment(id) = sidecar.subject else {

@@ -7,8 +7,8 @@
 //! <database>/sieve/<SST id>.sieve       the filter of an SST that has none inside
 //! ```
 //!
-//! Whoever may write these objects may also write anything else there, so each is checked by what it
-//! says inside, and no size is trusted.
+//! Their names prove nothing: a client that may write these objects may write any bytes. So each
+//! object is checked by its contents, and no size is trusted.
 
 use crate::binding::Binding;
 use crate::error::BucketError;
@@ -135,7 +135,7 @@ impl Bucket {
     /// Stores a filter, or replaces one that is of no use.
     ///
     /// # Errors
-    /// If the store fails, or the filter that is there is of a newer version.
+    /// If the store fails, or the existing filter is of a newer version.
     pub(crate) async fn put_filter(&self, path: &Path, bytes: Bytes) -> Result<(), BucketError> {
         if self.create_object(path, bytes.clone()).await? {
             return Ok(());

@@ -136,7 +136,7 @@ impl Options {
         self
     }
 
-    /// A reader that moves keeps its summary if at most so many SSTs are not in it, and fetches only
+    /// A reader that moves keeps its summary if it lacks at most `ssts` SSTs, and fetches only
     /// their filters. 0 by default: the summary of each checkpoint is fetched, which is larger, but
     /// has fewer false positives than one summary and several filters.
     #[must_use]

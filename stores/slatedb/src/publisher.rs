@@ -32,7 +32,7 @@ const MOST_RECENT_KEYS: usize = 64 << 20;
 /// Makes the summary of each checkpoint and publishes both.
 ///
 /// One publisher per database is enough; a second one does no harm. It may run in the writer's
-/// process, which spares it reading the SSTs, or anywhere else.
+/// process, where it need not read the SSTs, or anywhere else.
 pub struct Publisher {
     bucket: Bucket,
     options: Options,
@@ -146,7 +146,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The hashes of the keys of all SSTs. Those of SSTs that are gone are forgotten.
+    /// The hashes of the keys of all SSTs. Hashes of SSTs that no longer exist are dropped.
     async fn keys_of(
         &self,
         publication: Publication,

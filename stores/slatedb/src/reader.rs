@@ -44,7 +44,7 @@ struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Keys that the filters ruled out, without a request.
+    /// Keys that the filters answered absent, without a request.
     pub absent: u64,
     /// Keys that were read from the store.
     pub maybe: u64,
@@ -99,7 +99,7 @@ impl SieveReader {
         }
     }
 
-    /// The values of many keys, all in one checkpoint. Those that are not ruled out are read
+    /// The values of many keys, all in one checkpoint. Keys that may exist are read
     /// [`Options::with_parallel`] at a time.
     ///
     /// # Errors
@@ -170,10 +170,10 @@ impl SieveReader {
     /// what is read. True if the reader moved. Otherwise this took one request, as a rule.
     ///
     /// # Errors
-    /// Those of [`SieveReader::open`]. The reader stays at its checkpoint.
+    /// The errors of [`SieveReader::open`]. The reader stays at its checkpoint.
     pub async fn refresh(&self) -> Result<bool, OpenError> {
         let mut current = self.current.lock().await;
-        // What is learnt may be as old as the question.
+        // The checkpoint that a refresh finds may be as old as the request for it.
         let mut began = self.opened.elapsed();
         let moved = self.advance(&mut current).await;
         fault!(FreshFromTheEnd, began = self.opened.elapsed());

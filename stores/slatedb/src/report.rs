@@ -47,7 +47,7 @@ impl Verification {
 /// Opens what is published, as a reader would. Stores nothing.
 ///
 /// # Errors
-/// Those of [`SieveReader::open`](crate::SieveReader::open).
+/// The errors of [`SieveReader::open`](crate::SieveReader::open).
 pub async fn inspect(bucket: &Bucket, options: &Options) -> Result<Inspection, OpenError> {
     let pinned = open(bucket, options).await?;
     Ok(Inspection {
@@ -59,10 +59,10 @@ pub async fn inspect(bucket: &Bucket, options: &Options) -> Result<Inspection, O
     })
 }
 
-/// Reads every row of the published checkpoint, and asks the filters for its key.
+/// Reads every row of the published checkpoint, and checks the filters for its key.
 ///
 /// # Errors
-/// Those of [`SieveReader::open`](crate::SieveReader::open).
+/// The errors of [`SieveReader::open`](crate::SieveReader::open).
 pub async fn verify(bucket: &Bucket, options: &Options) -> Result<Verification, OpenError> {
     let pinned = open(bucket, options).await?;
     let manifest = pinned.engine().manifest();

@@ -325,7 +325,8 @@ struct Doubt<'w> {
     in_doubt: &'w Mutex<HashSet<KeyHash>>,
 }
 
-/// Runs also if the future of a write is dropped, and before the write's lock is released.
+/// Adds the keys to those in doubt. Runs also if the future of a write is dropped, and before the
+/// write's lock is released.
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if let Some(hashes) = self.hashes {

@@ -124,7 +124,7 @@ impl Faulty {
         *self.faults.rule.write().unwrap() = None;
     }
 
-    /// Holds one of the requests that are picked, the one after so many others.
+    /// Holds one of the requests that are picked, the one after this many others.
     pub(crate) fn hold_after(
         &self,
         others: u64,

@@ -133,7 +133,7 @@ async fn reader_apart(world: &World, options: Options) -> (Arc<SieveReader>, Arc
     (Arc::new(reader), store)
 }
 
-/// A batch asked the filters of the checkpoint that it began in, and read the newest: of two keys
+/// A batch checked the filters of the checkpoint that it began in, and read the newest: of two keys
 /// that were written at once it had one. Whatever is read as one is of one checkpoint.
 #[tokio::test]
 async fn reads_that_a_move_overtakes_end_in_the_checkpoint_that_they_began_in() {

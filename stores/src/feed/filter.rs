@@ -100,7 +100,7 @@ impl FeedFilter {
     /// The value of a key: `None` if [`FeedFilter::is_absent`], else what `read` returns.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn get<V, E>(
         &self,
         key: &[u8],

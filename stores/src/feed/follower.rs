@@ -261,7 +261,8 @@ impl Follower {
         self.publish(Some(Followed::new(filter, position)));
     }
 
-    /// The name of the feed's state at a position, which binds a stored filter to it.
+    /// The id of the feed's state at a position. A stored filter names the state that it was made
+    /// of.
     fn state(&self, position: u64) -> SegmentId {
         let name = u128::from(self.feed) << 64 | u128::from(position);
         SegmentId::from_bytes(name.to_be_bytes())

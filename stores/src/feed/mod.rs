@@ -39,14 +39,15 @@
 //! 3. **No hole.** Each change says which position it comes after, by the numbers of the feed and
 //!    not by those of the filter. If the filter is not that far, it is distrusted until the next
 //!    snapshot. So is a feed that says that it lost changes, by [`Follower::distrust`].
-//! 4. **The feed covers all keys that are asked.** A feed of one prefix shows no changes elsewhere;
-//!    ask only keys with that prefix.
+//! 4. **The feed covers all keys that are looked up.** A feed of one prefix shows no changes
+//!    elsewhere; look up only keys with that prefix.
 //! 5. **Positions of one feed never restart.** A store that is restored from a backup is another
-//!    feed, and has another number. If that was forgotten and the store is behind
-//!    [`Follower::position`], [`Follower::distrust`] or a snapshot ends the trust, durably. A store
-//!    that has passed it looks like one that went on.
+//!    feed, and has another number. If the number was not changed and the store is behind
+//!    [`Follower::position`], call [`Follower::distrust`] or install a snapshot: either removes
+//!    the stored filter durably. If the store has passed that position, the restore cannot be
+//!    detected.
 //! 6. **Keys are equal if and only if their bytes are.**
-//! 7. **Only stored keys are asked**, not ranges, defaults or views.
+//! 7. **Only stored keys are looked up**, not ranges, defaults or views.
 //! 8. **One follower** has the folder open.
 //!
 //! After a restart the filter is at the position that it was saved for. `at_least` 0 is then answered

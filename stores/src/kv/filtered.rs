@@ -152,11 +152,11 @@ impl<S: Store> FilteredStore<S> {
         lookup::get(&*self.cf, key, || self.link.store.get(key))
     }
 
-    /// What `read` returns, unless the filter rules the key out. For reads that the store's
-    /// [`Store::get`] is not made for; they must read the present.
+    /// What `read` returns, unless the filter answers absent. For reads other than the store's
+    /// [`Store::get`]; they must read the current state.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn get_with<V, E>(
         &self,
         key: &[u8],
@@ -201,7 +201,7 @@ impl<S: Store> FilteredStore<S> {
     /// wait for each other.
     ///
     /// # Errors
-    /// Those of `commit`.
+    /// The errors of `commit`.
     ///
     /// A `commit` that panics after it added keys and did not ask for the records, or that returns
     /// so, makes the next open read all keys.

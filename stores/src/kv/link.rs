@@ -15,10 +15,10 @@ use lsm_sieve_front::filter_store::FilterStore;
 use lsm_sieve_front::opening::FilterFolderError;
 use lsm_sieve_front::segment::SegmentId;
 
-/// Hashes in the journal at which the filter is stored again, at least.
+/// The filter is stored again once the journal has more hashes than this,
 const LEAST_JOURNAL: u64 = 1 << 16;
 
-/// And this part of the filter's keys.
+/// and more than one for this many keys of the filter.
 const PART_OF_KEYS: u64 = 8;
 
 pub(super) struct Link<S> {
@@ -27,11 +27,11 @@ pub(super) struct Link<S> {
     pub(super) commits: Mutex<Commits>,
     /// Hashes in the journal since the filter was stored.
     pub(super) journaled: AtomicU64,
-    /// Grows with each write.
+    /// Number of writes since the open.
     pub(super) writes: AtomicU64,
     pub(super) external: Mutex<External>,
-    /// The name that the store had when it was opened, if no filter was trusted by it. The store may
-    /// have had other keys under it, so no filter is bound to it.
+    /// The name of the state that the store was opened in, if no stored filter was trusted for it.
+    /// The store may have had other keys under that name, so no filter is stored under it.
     pub(super) found: Option<State>,
     pub(super) stored: StoredFilter,
 }
@@ -52,7 +52,7 @@ pub(super) struct StoredFilter {
 }
 
 impl StoredFilter {
-    /// Removes it, durably. A save that began before is not published any more.
+    /// Removes the stored filter, durably. A save that has begun is not published any more.
     pub(super) fn forget(&self) -> Result<(), FilterFolderError> {
         fault!(StoredFilterKept, return Ok(()));
         self.cf.coverage().forget_stored();
@@ -61,7 +61,7 @@ impl StoredFilter {
     }
 }
 
-/// The stored filter may be trusted again, so keys must not come past the records.
+/// The next open may still trust the stored filter, so external writes must not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistrustError<E: std::error::Error + 'static> {
@@ -231,7 +231,7 @@ fn failed(error: impl std::error::Error) -> EngineError {
     EngineError::Failed(error.to_string())
 }
 
-/// Whether this many hashes more make it worth a look whether the filter should be stored.
+/// Whether to check, after `more` hashes, if the filter should be stored: once per `LEAST_JOURNAL`.
 pub(super) fn is_worth_a_look(before: u64, more: u64) -> bool {
     before / LEAST_JOURNAL != (before + more) / LEAST_JOURNAL
 }

@@ -43,14 +43,14 @@
 //!    [`FilteredStore::external_writes`]. They begin after that returned, and end before its value is
 //!    dropped.
 //! 6. **Keys are equal if and only if their bytes are.**
-//! 7. **Only stored keys are asked.** A read that returns what is not stored, such as a default
-//!    value, a view, or a merge that creates, is not asked here.
+//! 7. **Only stored keys are looked up.** A read that returns what is not stored, such as a default
+//!    value, a view, or a merge that creates, does not use the filter.
 //! 8. **One owner, one folder.** One process at a time has the store and the folder open. An older copy
 //!    of the folder is not put back once external writes came, unless with a copy of the store from
 //!    the same moment. Nor do two folders take turns on a store that restores savepoints: the records
 //!    that come back would make the other's filter trusted. Remove the folder instead.
-//! 9. **A read is one state.** Lookups answer for the present. What reads an old snapshot reads the
-//!    store.
+//! 9. **A read is one state.** Lookups answer for the current state. What reads an old snapshot
+//!    reads the store.
 //!
 //! # Map
 //!

@@ -214,7 +214,7 @@ impl Commits {
     /// A filter that has the keys of this state has been stored.
     pub(super) fn filter_stored(&mut self, state: SegmentId) {
         let state = State(state);
-        // One of the base's own number is from before external writes.
+        // With the same commit as the base, the filter may be from before external writes.
         if self.base.state.commit() < state.commit() {
             self.base.state = state;
         }
@@ -282,10 +282,10 @@ impl Commits {
         }
     }
 
-    /// The records of a commit after which no filter that is stored by now has all keys.
+    /// The records of a commit that makes the next open distrust every filter stored so far.
     pub(super) fn invalidate(&mut self) -> Vec<Record> {
         if self.is_in_doubt {
-            // It may be in the store, so its number is used.
+            // The commit may have succeeded, so its number is not used again.
             self.last = self.last.saturating_add(1);
         }
         self.base = Base::of_no_filter(self.last, self.base.oldest);

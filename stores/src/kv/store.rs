@@ -1,4 +1,4 @@
-//! What is asked of the store behind the filter.
+//! The functions of the store that the filter needs.
 
 /// A key-value store.
 pub trait Store: Send + Sync + 'static {
@@ -6,7 +6,7 @@ pub trait Store: Send + Sync + 'static {
     type Batch: Default;
     /// What a lookup returns.
     type Value;
-    /// Why the store did not do what it was asked.
+    /// Why a function of the store failed.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// The value of a key now.

@@ -196,7 +196,7 @@ impl LsmFilters {
     /// The value of a key: `None` if the filters rule it out, else what `lsm` reads.
     ///
     /// # Errors
-    /// Those of `lsm`.
+    /// The errors of `lsm`.
     pub fn get<V, E>(
         &self,
         key: &[u8],

@@ -11,8 +11,8 @@
 //! None    an input has no filter, or the memory has no room: lookups read the outputs
 //! ```
 //!
-//! When the keys come by, the filter is built anew: at once if a [`SegmentBuild`] sees them, else
-//! by maintenance, which reads the outputs if their filter passes the rate or has too many stages.
+//! The filter is rebuilt when the keys are read: at once if a [`SegmentBuild`] sees them, else by
+//! maintenance, which reads the outputs if their filter exceeds the rate or has too many stages.
 //!
 //! [`SegmentBuild`]: super::SegmentBuild
 

@@ -29,10 +29,10 @@
 //!    without a [`Memtable`]: ingestion, restore, a copied file.
 //! 6. **Keys are equal if and only if their bytes are.** A comparator that calls more keys equal
 //!    must be given canonical bytes.
-//! 7. **Only stored keys are asked.** A read that returns what is not stored, such as a default
-//!    value, a view, or a merge that creates, is not asked here.
+//! 7. **Only stored keys are looked up.** A read that returns what is not stored, such as a default
+//!    value, a view, or a merge that creates, does not use the filter.
 //! 8. **One owner.** One process at a time has the folder open for writing.
-//! 9. **A read is one state.** A lookup at an old snapshot may ask the filters only if the live
+//! 9. **A read is one state.** A lookup at an old snapshot may check the filters only if the live
 //!    segments still hold every entry that the snapshot sees.
 //!
 //! # Map

@@ -208,7 +208,7 @@ fn only_the_last_merges_are_remembered() {
     );
 }
 
-/// A store that has another list of segments after so many listings.
+/// A store that has another list of segments after this many listings.
 struct Relisted {
     lists: [Vec<(&'static str, SegmentId)>; 2],
     keys: BTreeMap<SegmentId, Vec<Vec<u8>>>,

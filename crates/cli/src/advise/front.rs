@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn hits_alone_pay_for_nothing() {
+    fn front_does_not_pay_without_misses() {
         let verdict = measured(0).verdict();
         assert!(!verdict.use_it && verdict.reason.starts_with("do not use it"));
         assert_eq!(verdict.with_ns - verdict.without_ns, 50.0);
     }
 
     #[test]
-    fn misses_alone_save_the_engine() {
+    fn front_pays_if_every_lookup_misses() {
         let verdict = measured(1_000).verdict();
         assert!(verdict.use_it && verdict.reason.starts_with("use it"));
         assert_eq!((verdict.without_ns, verdict.with_ns), (2_000.0, 70.0));
@@ -182,14 +182,14 @@ mod tests {
 
     /// 50 / (0.99 × 2,000) = 2.525 %: 25 misses in a thousand are too few, 26 suffice.
     #[test]
-    fn it_pays_from_the_break_even_share_on() {
+    fn front_pays_above_the_break_even_share() {
         assert!(!measured(25).verdict().use_it);
         assert!(measured(26).verdict().use_it);
     }
 
     /// (50 + 2 × 40) / (0.99 × 2,000) = 6.57 %.
     #[test]
-    fn writes_pay_and_gain_nothing() {
+    fn writes_add_cost_and_no_gain() {
         let with_writes = |misses| Measured {
             writes: 2_000,
             ..measured(misses)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reads_say_nothing() {
+    fn front_does_not_pay_without_reads() {
         let none = Measured {
             reads: 0,
             ..measured(0)

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_what_no_level_found() {
+    fn misses_are_reads_found_in_no_level() {
         let found = Counts::from_statistics(&dump([5, 10, 15, 20], 90, 10));
         let (reads, misses) = (100, 50);
         assert_eq!(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_whole_dump_of_a_log_counts() {
+    fn last_complete_dump_of_a_log_is_used() {
         let (early, late) = (dump([1, 0, 0, 0], 2, 0), dump([1, 2, 3, 4], 20, 0));
         let torn = &late[..late.len() / 2];
         let log =
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn without_statistics_nothing_is_said() {
+    fn text_without_statistics_gives_no_counts() {
         for text in ["", "STATISTICS:", "rocksdb.number.keys.read COUNT : 7\n"] {
             assert_eq!(Counts::from_statistics(text), None, "{text}");
         }

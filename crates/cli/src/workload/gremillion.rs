@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reads_about_thirty_and_updates_exactly_seven_thousand_records() {
+    fn run_reads_about_30000_and_updates_exactly_7000_records() {
         for (access, updating) in [
             (Access::Uniform, 7_924.0),
             (Access::Zipf { exponent: 0.99 }, 15_700.0),

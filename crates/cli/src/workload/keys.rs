@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_fixes_the_stream() {
+    fn same_seed_draws_the_same_stream() {
         let draw = |seed| {
             Distribution::Uniform
                 .over(1 << 40, seed)

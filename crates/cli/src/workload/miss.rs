@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_true_front_loses_nothing() {
+    fn correct_front_has_no_false_negatives() {
         let (native, sieve) = filled();
         let figures = measure(&PLAN, &[], &native, &sieve, &mut ()).unwrap();
         assert_eq!(figures.counts.lookups, 6000);
@@ -457,7 +457,7 @@ mod tests {
 
     /// The keys that warm a store do not count in its blocks per key.
     #[test]
-    fn a_key_that_is_there_takes_the_block_that_it_is_in() {
+    fn hit_reads_one_block_and_miss_reads_none() {
         let (native, sieve) = filled();
         let figures = measure(&PLAN, &[], &native, &sieve, &mut ()).unwrap();
         let (hit, miss) = (figures.hit.one_blocks, figures.miss.one_blocks);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_keys_is_absent() {
+    fn drawn_keys_have_the_given_share_of_absent_keys() {
         let plan = Plan {
             lookups: 100_000,
             ..PLAN
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_key_shows() {
+    fn lost_keys_are_counted_as_false_negatives() {
         let (native, mut sieve) = filled();
         sieve
             .lost
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_no_mean() {
+    fn median_is_the_lower_middle_value() {
         assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 900.0]), 2.0);
     }

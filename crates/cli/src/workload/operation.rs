@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_repeats_itself() {
+    fn same_accesses_give_the_same_updates() {
         assert_eq!(updated(0..10_000), updated(0..10_000));
     }
 }

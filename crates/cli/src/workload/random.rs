@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_the_share_asked_for() {
+    fn chosen_share_is_close_to_the_given_share() {
         let hits = (0..100_000).filter(|&id| chosen(id, 7, 0.25)).count();
         assert!((24_500..25_500).contains(&hits), "{hits}");
     }

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_let_through_is_a_false_positive() {
+    fn absent_key_answered_maybe_is_a_false_positive() {
         let mut store = Map::default();
         store.let_through.insert(trace_key(2).to_vec());
         let counts = count(trace([1, 2, 1, 2]), Mode::Upsert, &mut store, &mut ()).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_denied_by_the_front_is_a_false_negative() {
+    fn present_key_answered_absent_is_a_false_negative() {
         let mut store = Map::default();
         store.lost.insert(trace_key(2).to_vec());
         let counts = count(trace([1, 2, 1, 2]), Mode::Upsert, &mut store, &mut ()).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_differential_replay_reads_the_main_file_when_the_other_has_nothing() {
+    fn differential_miss_reads_the_main_file() {
         let ids = || trace((0..20).flat_map(|_| 0..1000));
         let mut store = Map::default();
         assert_eq!(load_main(ids(), &mut store, &mut ()).unwrap(), 1000);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timed_replay_leaves_the_same_records() {
+    fn timed_replay_stores_the_same_records() {
         let ids = || trace((0..50_000).map(|i| i * i % 1009));
         let (mut counted, mut timed) = (Map::default(), Map::default());
         count(ids(), Mode::Upsert, &mut counted, &mut ()).unwrap();

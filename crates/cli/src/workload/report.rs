@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_of_the_demonstration_has_a_name_of_its_own() {
+    fn demo_row_names_are_unique() {
         let report = DemoReport {
             keys: 1,
             counts: Counts::default(),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rate_is_not_printed_as_none() {
+    fn small_rate_is_not_printed_as_zero() {
         let printed = [0.0, 1e-8, 4.9e-6, 5.1e-6, 0.01, 1.0].map(percent);
         let expected = [
             "0.000 %",

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_works_takes_processor_time_and_one_that_sleeps_does_not() {
+    fn cpu_time_counts_work_and_not_sleep() {
         let ((), asleep) = Spent::on(|| std::thread::sleep(SPAN));
         let ((), busy) = Spent::on(work);
         assert!(asleep.wall >= SPAN && asleep.cpu < SPAN / 2);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_other_threads_is_in_the_background() {
+    fn work_of_other_threads_counts_as_background() {
         let background = Background::start();
         let ((), own) = Spent::on(|| std::thread::scope(|scope| _ = scope.spawn(work)));
         assert!(background.spent() >= SPAN && own.cpu < SPAN);

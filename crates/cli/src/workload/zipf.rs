@@ -94,7 +94,7 @@ mod tests {
     /// Checks the counts against the definition, within five standard deviations of the binomial at
     /// a fixed seed.
     #[test]
-    fn ranks_come_as_often_as_the_law_says() {
+    fn rank_frequencies_follow_the_zipf_distribution() {
         const RANKS: u64 = 50;
         const DRAWS: u32 = 200_000;
         for exponent in [0.5, 0.99, 1.0, 1.5] {

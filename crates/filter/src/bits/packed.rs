@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_leave_their_neighbours_alone() {
+    fn set_changes_one_value_only() {
         for width in [1, 4, 7, 8, 24, 32, 33, 64] {
             let mut row = Packed::from_values(5, width, []).unwrap();
             let number = |index: u64| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) & row.max();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_memory_is_refused() {
+    fn allocation_beyond_memory_is_refused() {
         assert!(Packed::from_values(usize::MAX, 4, []).is_err());
     }
 }

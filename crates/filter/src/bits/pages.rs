@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_page_is_large_where_its_rest_is_little() {
+    fn last_page_is_large_if_little_of_it_is_unused() {
         let page = LINES_A_PAGE;
         for (lines, on_large) in [
             (0, 0),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_clear_and_apart_and_large_ones_begin_with_a_page() {
+    fn lines_are_zeroed_disjoint_and_page_aligned() {
         for count in [
             0,
             1,
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_addressed_is_refused() {
+    fn allocation_beyond_the_address_space_is_refused() {
         assert!(Lines::filled(usize::MAX, Line::default).is_err());
         assert!(Lines::filled(usize::MAX / size_of::<Line>(), Line::default).is_err());
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "it gives up")]
-    fn more_than_there_is_is_refused() {
+    fn allocation_beyond_memory_is_refused() {
         let addressed = isize::MAX as usize / size_of::<Line>();
         assert!(Lines::filled(addressed, Line::default).is_err());
     }

@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_is_set_once() {
+    fn set_returns_whether_the_bit_was_clear() {
         let words = Words::from_values(20, []).unwrap();
         for bit in [0, 63, 64, 511, 512, 1279] {
             words.prefetch_bit(bit);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_words() {
+    fn byte_reads_the_words_in_little_endian() {
         let (words, values) = three_lines();
         let bytes = values.iter().flat_map(|word| word.to_le_bytes());
         for (index, byte) in (0..).zip(bytes) {
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "lies inside")]
-    fn a_byte_behind_them_is_refused() {
+    fn byte_past_the_end_panics() {
         three_lines().0.byte(24 * 8);
     }
 
@@ -427,7 +427,7 @@ mod tests {
         }
 
         #[test]
-        fn eights_are_read_from_anywhere() {
+        fn halves_are_read_at_any_offset() {
             if !std::arch::is_x86_feature_detected!("avx") {
                 return eprintln!("skipped: this processor has no AVX");
             }
@@ -444,19 +444,19 @@ mod tests {
 
         #[test]
         #[should_panic(expected = "they lie inside")]
-        fn eights_behind_them_are_refused() {
+        fn halves_past_the_end_panic() {
             in_halves(&three_lines().0, 8, 0);
         }
 
         #[test]
         #[should_panic(expected = "a line further at most")]
-        fn eights_too_far_from_each_other_are_refused() {
+        fn halves_too_far_apart_panic() {
             in_halves(&three_lines().0, 0, 9);
         }
     }
 
     #[test]
-    fn words_come_back_as_they_were_given() {
+    fn iter_returns_the_given_words() {
         for len in [0, 1, 7, 8, 9, 64] {
             let values: Vec<u64> = (1..=len).collect();
             let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_is_that_of_the_bytes_and_sees_a_lost_bit() {
+    fn checksum_is_crc32_of_bytes_and_detects_cleared_bit() {
         for len in [0, 8, 64, 800, 8_000] {
             let values: Vec<u64> = (1..=len).collect();
             let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
@@ -483,12 +483,12 @@ mod tests {
     }
 
     #[test]
-    fn more_than_memory_is_refused() {
+    fn allocation_beyond_memory_is_refused() {
         assert!(Words::from_values(usize::MAX, []).is_err());
     }
 
     #[test]
-    fn or_keeps_the_bits_of_both() {
+    fn or_with_sets_bits_of_both() {
         let a = Words::from_values(3, [1, 2, 4]).unwrap();
         let b = Words::from_values(3, [8, 2, 1]).unwrap();
         a.or_with(&b);

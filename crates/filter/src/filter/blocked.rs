@@ -304,7 +304,7 @@ mod tests {
         });
     }
 
-    fn what_is_denied_is_what_the_filter_does_not_contain_through(simd: impl Simd) {
+    fn simd_answers_equal_scalar_answers(simd: impl Simd) {
         const PRESENT: usize = if cfg!(miri) { 20 } else { 600 };
         for pattern in Pattern::ALL {
             let geometry = Blocked { lines: 20, pattern };
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_what_the_filter_does_not_contain() {
-        for_each_simd!(simd => what_is_denied_is_what_the_filter_does_not_contain_through(simd));
+    fn simd_answer_equals_scalar_answer() {
+        for_each_simd!(simd => simd_answers_equal_scalar_answers(simd));
     }
 }

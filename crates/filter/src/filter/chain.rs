@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn chaining_and_oring_keep_all_keys() {
+    fn chain_and_or_contain_all_keys() {
         let (a, b) = (one_stage(0..500), one_stage(400..900));
         let or = a.or(&b).unwrap();
         let chain = a.chain(b).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn other_imprints_and_stage_counts_are_refused() {
+    fn or_of_other_imprint_or_stage_count_is_refused() {
         let own = imprint(1);
         let (hash, known_answer) = (HashId::SipHash13, own.known_answer + 1);
         let refusals = [
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saturated_chain_never_says_absent() {
+    fn saturated_chain_answers_maybe() {
         let lost = Chain::saturated(imprint(1));
         assert!(lost.is_saturated());
         assert_eq!(lost.predicted_rate(), 1.0);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_answer_like_single_look_ups() {
+    fn batch_answers_equal_single_lookups() {
         let chain = one_stage(0..500);
         let asked: Vec<_> = hashes(1).take(1_001).collect();
         let mut answers = vec![false; asked.len()];

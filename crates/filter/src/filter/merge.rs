@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn or_names_the_property_that_differs() {
+    fn or_error_names_the_differing_property() {
         let (left, right) = (Bits::new(512), Bits::new(1024));
         let refusal = blocked(1).or_with(&blocked(2)).unwrap_err();
         assert_eq!(refusal, Mismatch::Bits { left, right });

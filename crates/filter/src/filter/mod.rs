@@ -9,9 +9,9 @@
 //!
 //! All of them are a [`Filter`]. Those that take any key at any time are an [`Insert`].
 //!
-//! Any number of threads may insert into a stage through `&self`. If a thread learns of a key after
-//! its `insert` returned, the filter answers *maybe* to that thread, whatever synchronisation it
-//! learnt of the key by.
+//! Any number of threads may insert into a stage through `&self`. If another thread synchronises
+//! with the inserting one after `insert` returned, by whatever means, the filter answers *maybe* to
+//! it.
 //!
 //! If a [`Scalable`] runs out of space, it becomes *saturated* and answers *maybe* to everything.
 

@@ -534,7 +534,7 @@ mod tests {
     /// The last number of keys needs several shards.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn all_keys_are_found_at_the_rate_and_in_the_bits_of_the_formula() {
+    fn ribbon_has_all_keys_and_the_computed_rate_and_size() {
         for keys in [0, 1, 2, 3, 10, 99, 1_000, 30_000, 300_000, 4_300_000] {
             let stage = ribbon_of(keys, 0.003);
             assert!(
@@ -556,7 +556,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn many_keys_take_a_hundredth_more_than_their_fingerprints() {
+    fn ribbon_overhead_is_below_1_5_percent_for_many_keys() {
         let stage = ribbon_of(1_000_000, 0.01);
         let bits = stage.size().get() as f64 / 1e6;
         assert!((6.75..6.75 * 1.015).contains(&bits), "{bits}");
@@ -565,7 +565,7 @@ mod tests {
     /// Whole bits and fractions between them, in one plane and in several.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn every_width_of_a_slot_works() {
+    fn ribbon_of_every_slot_width_contains_its_keys() {
         for parts in PARTS..=PARTS * MAX_SLOT_BITS {
             let stage = ribbon_of(700, ribbon::rate(parts));
             let Shape { probes, groups, .. } = stage.shape();
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn what_more_keys_than_can_be_would_take_is_not_said() {
+    fn ribbon_size_of_impossible_key_count_is_none() {
         const MANY: u64 = match usize::BITS {
             64 => 1 << 56,
             _ => 1 << 26,
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_twice_counts_once() {
+    fn duplicate_key_counts_once() {
         let twice = hashes(1).take(500).chain(hashes(1).take(500));
         let stage = Stage::ribbon(twice.collect(), Rate::ONE_PERCENT).unwrap();
         assert_eq!(stage.items().get(), 500);
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_is_given_a_key_answers_maybe_to_all() {
+    fn ribbon_saturates_when_new_key_is_inserted() {
         let stage = ribbon_of(100, 0.01);
         let keys = hashes(1).take(100);
         assert!(
@@ -620,7 +620,7 @@ mod tests {
     /// Checked between any two of the stores that make the filter full.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn keys_that_are_in_are_found_while_another_is_inserted() {
+    fn ribbon_keys_are_found_during_an_insertion() {
         let stage = ribbon_of(3_000, 0.01);
         let ribbon = Ribbon::try_from(stage.shape()).unwrap();
         assert!(ribbon.first_layer.next().is_some());

@@ -599,7 +599,7 @@ impl<L: Layout> Open<L> {
         }
     }
 
-    /// `None` if the stage took keys meanwhile.
+    /// The checksum of the words; `None` if keys were inserted while it was computed.
     fn checksum(&self) -> Option<Checksum> {
         let items = self.stage.items();
         let crc = self.stage.checksum(0);
@@ -700,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stage_of_its_own_size_is_what_later_ones_grow_from() {
+    fn later_stages_grow_from_the_configured_second_stage() {
         let options = ScalableOptions {
             second: Some(Items::new(25)),
             ..small(None)
@@ -750,7 +750,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn a_filter_may_await_its_first_stage() {
+    fn filter_with_pending_first_stage_contains_all_keys() {
         let (filter, mut keys) = completed(None);
         assert!(keys.iter().all(|&hash| filter.may_contain(hash)));
         assert!(
@@ -789,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_tell_what_they_have_while_the_first_is_awaited() {
+    fn stages_answer_while_the_first_is_pending() {
         let filter = Scalable::with_pending_first(imprint(1), small(None), Bits::new(0));
         assert!(
             !hashes(1)
@@ -815,7 +815,7 @@ mod tests {
     /// A reader that did not see the first stage when it probed the stages must not see it
     /// afterwards either.
     #[test]
-    fn no_key_is_absent_while_a_first_stage_comes() {
+    fn no_key_is_absent_while_first_stage_completes() {
         const ROUNDS: usize = if cfg!(miri) { 5 } else { 2_000 };
         let hash = KeyHash::new(1 << 40);
         for _ in 0..ROUNDS {
@@ -841,7 +841,7 @@ mod tests {
 
     /// The pending stage counts against the budget.
     #[test]
-    fn a_first_stage_is_awaited_within_the_budget() {
+    fn pending_first_stage_counts_against_the_budget() {
         let (unbounded, _) = completed(None);
         let enough = unbounded.size();
         assert!(!completed(Some(enough)).0.is_saturated());
@@ -856,7 +856,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn batches_answer_like_single_look_ups() {
+    fn batch_answers_equal_single_lookups() {
         let grown = Scalable::new(imprint(1), small(None));
         hashes(1)
             .take(1_000)
@@ -879,7 +879,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn stages_open_as_the_paper_says() {
+    fn stages_open_at_the_key_counts_of_the_paper() {
         assert_eq!(grown(small(None), 100).stages(), 1);
         assert_eq!(grown(small(None), 110).stages(), 2);
         // 100 (1 + 2 + ... + 512) = 102,300.
@@ -888,7 +888,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn a_key_is_counted_once() {
+    fn repeated_key_is_counted_once() {
         let filter = grown(small(None), 10_000);
         let counted = filter.items();
         assert!(hashes(1).take(10_000).all(|hash| !filter.insert(hash)));
@@ -898,7 +898,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn the_estimate_knows_of_keys_that_changed_no_bit() {
+    fn estimate_includes_keys_that_changed_no_bit() {
         let stage = ScalableOptions {
             first: Items::new(50_000),
             tightening: Tightening::Geometric(0.4),
@@ -914,7 +914,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn past_its_budget_a_filter_answers_maybe() {
+    fn filter_beyond_its_budget_answers_maybe() {
         for bits in [0, 2_000, 100_000] {
             let filter = grown(small(Some(Bits::new(bits))), 100_000);
             assert!(filter.is_saturated());
@@ -928,7 +928,7 @@ mod tests {
 
     /// 100 + 200 + 400 keys, each of the stages with a third of the rate.
     #[test]
-    fn past_its_bound_of_stages_a_filter_answers_maybe() {
+    fn filter_beyond_its_stage_limit_answers_maybe() {
         let options = ScalableOptions {
             tightening: Tightening::Bounded { r: 0.95, stages: 3 },
             ..small(None)
@@ -964,7 +964,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_cannot_be_trusted_saturates() {
+    fn filter_from_foreign_or_saturated_chain_is_saturated() {
         let foreign = Chain::new(imprint(2), Vec::new());
         for chain in [foreign, Chain::saturated(imprint(1))] {
             let filter = Scalable::starting_with(imprint(1), small(None), chain);
@@ -975,7 +975,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn a_lost_bit_is_noticed_in_the_open_stage_and_in_a_full_one() {
+    fn lost_bit_is_detected_in_open_and_full_stages() {
         for keys in [90, 10_000] {
             let filter = grown(small(None), keys);
             assert!(filter.is_intact() && filter.is_intact());
@@ -991,7 +991,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_takes_keys_is_intact() {
+    fn filter_is_intact_during_insertions() {
         const KEYS: usize = if cfg!(miri) { 300 } else { 100_000 };
         let filter = Scalable::new(imprint(1), small(None));
         std::thread::scope(|scope| {
@@ -1014,7 +1014,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn senseless_options_are_survived() {
+    fn filter_with_invalid_options_contains_all_keys() {
         for (growth, tightening) in [(0, f64::NAN), (u32::MAX, 0.0), (1, f64::INFINITY)] {
             let options = ScalableOptions {
                 growth,
@@ -1028,7 +1028,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn a_sealed_copy_holds_the_same_bits() {
+    fn sealed_copy_answers_like_its_filter() {
         let filter = grown(small(None), 5_000);
         let chain = filter.to_chain();
         assert_eq!(chain.items(), filter.items());

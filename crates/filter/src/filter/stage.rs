@@ -25,11 +25,11 @@ pub enum StageError {
     /// No geometry reaches the rate.
     #[error("no {kind:?} filter keeps {items} keys below a rate of {rate}; ask for a looser one")]
     OutOfReach {
-        /// The layout asked for.
+        /// The requested layout.
         kind: Kind,
         /// The keys to be held.
         items: Items,
-        /// The rate asked for.
+        /// The requested rate.
         rate: Rate,
     },
     /// The geometry is invalid.
@@ -54,7 +54,7 @@ pub enum StageError {
     /// The allocator refused.
     #[error("no memory for a filter of {bits} bits; set a budget or ask for a looser rate")]
     Memory {
-        /// The bits asked for.
+        /// The requested bits.
         bits: Bits,
         /// The allocator's error.
         source: TryReserveError,

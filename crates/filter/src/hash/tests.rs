@@ -110,7 +110,7 @@ fn stored_imprints_are_frozen() {
 
 /// A hash that changes only for keys of `first` to `last` bytes.
 #[test]
-fn imprint_notices_a_hash_that_drifted_at_some_lengths_only() {
+fn imprint_detects_hash_drift_at_any_key_length() {
     let ranges = [
         (0, 0),
         (1, 3),
@@ -134,7 +134,7 @@ fn imprint_notices_a_hash_that_drifted_at_some_lengths_only() {
 }
 
 #[test]
-fn an_imprint_tells_function_and_seed_apart() {
+fn imprint_differs_by_hash_function_and_seed() {
     let a = KeyHasher::new(HashId::Xxh3, SEED).imprint();
     let b = KeyHasher::new(HashId::SipHash13, SEED).imprint();
     let c = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([8; 16])).imprint();
@@ -144,7 +144,7 @@ fn an_imprint_tells_function_and_seed_apart() {
 }
 
 #[test]
-fn remixing_loses_no_hash_and_is_frozen() {
+fn remixing_is_bijective_and_frozen() {
     let golden = KeyHash::new(0x0123_4567_89ab_cdef).for_summary();
     assert_eq!(golden.get(), 0xe977_2764_45ec_5248);
     let hashes: std::collections::HashSet<_> = (0..10_000_u64)
@@ -156,7 +156,7 @@ fn remixing_loses_no_hash_and_is_frozen() {
 }
 
 #[test]
-fn a_seed_does_not_print_itself() {
+fn debug_output_hides_the_seed() {
     assert_eq!(format!("{SEED:?}"), "Seed(secret)");
     // A regression: the half of the seed that XXH3 takes was once printed with every struct that
     // holds a hasher.

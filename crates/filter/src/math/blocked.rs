@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_in_few_lines_can_be_counted_by_hand() {
+    fn rates_of_few_keys_equal_hand_counts() {
         // One key, one line, one probe in each of two words: (1/4 · 1/64)².
         assert_close(
             rate(Pattern::TwoByOne, 1, Items::new(1)),
@@ -309,21 +309,21 @@ mod tests {
     }
 
     #[test]
-    fn one_percent_takes_two_groups_of_three_and_ten_point_three_bits() {
+    fn one_percent_takes_two_by_three_and_10_3_bits() {
         let (pattern, lines) = size(Items::new(MANY), Rate::ONE_PERCENT).unwrap();
         assert_eq!(pattern, Pattern::TwoByThree);
         assert_close((lines * LINE_BITS) as f64 / MANY as f64, 10.28, 0.01);
     }
 
     #[test]
-    fn half_a_percent_takes_four_groups_of_two_and_eleven_point_seven_bits() {
+    fn half_a_percent_takes_four_by_two_and_11_7_bits() {
         let (pattern, lines) = size(Items::new(MANY), Rate::new(0.005).unwrap()).unwrap();
         assert_eq!(pattern, Pattern::FourByTwo);
         assert_close((lines * LINE_BITS) as f64 / MANY as f64, 11.66, 0.01);
     }
 
     #[test]
-    fn the_rate_of_so_many_bits_takes_them_and_no_more() {
+    fn rate_of_given_bits_needs_at_most_those_bits() {
         for bits in [2.5, 6.0, 8.0, 10.0, 11.0, 11.5, 12.0, 14.0, 20.0, 64.0] {
             let rate = rate_of(bits);
             let takes = size_in_bits(Items::new(1 << 20), rate).get() as f64 / f64::from(1 << 20);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_rates_have_no_size_and_hopeless_loads_match_always() {
+    fn impossible_rate_has_no_size_and_overload_has_rate_one() {
         assert_eq!(size(Items::new(MANY), Rate::new(1e-30).unwrap()), None);
         for lines in [1, 2, 7] {
             assert_eq!(rate(Pattern::TwoByThree, lines, Items::new(u64::MAX)), 1.0);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_line_matches_and_an_empty_one_does_not() {
+    fn full_line_has_rate_one_and_empty_line_zero() {
         for pattern in Pattern::ALL {
             assert_eq!(observed_line_rate(pattern, [64; 8]), 1.0);
             assert_eq!(observed_line_rate(pattern, [0; 8]), 0.0);

@@ -34,7 +34,7 @@ pub fn items(clear_chance: f64, fill: f64) -> Items {
 mod tests {
     use super::*;
 
-    /// The probability that one of so many bits stays clear.
+    /// The probability that a given bit stays clear after `probes` probes into `bits` bits.
     fn clear_chance(bits: f64, probes: i32) -> f64 {
         (1.0 - 1.0 / bits).powi(probes)
     }
@@ -48,13 +48,13 @@ mod tests {
     }
 
     #[test]
-    fn no_key_sets_no_bit_and_one_may_set_all() {
+    fn expected_fill_is_zero_or_one_at_clear_chance_zero() {
         assert_eq!(expected(0.0, Items::new(0)), 0.0);
         assert_eq!(expected(0.0, Items::new(1)), 1.0);
     }
 
     #[test]
-    fn a_full_filter_may_hold_anything() {
+    fn estimate_of_a_full_filter_is_unbounded() {
         let clear = clear_chance(64.0, 3);
         assert_eq!(items(clear, 1.0).get(), u64::MAX);
     }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn all_stages_together_keep_the_promise() {
+    fn compound_rate_stays_below_the_requested_rate() {
         for r in [0.3, 0.5, 0.85, 0.95] {
             let stage = |i| Tightening::Geometric(r).rate(Rate::ONE_PERCENT, i);
             let rates = || (0..200).map(|i| stage(i).get());
@@ -152,14 +152,14 @@ mod tests {
 
     /// P0 = .005, r = .5: the product gives .009967, the sum .01.
     #[test]
-    fn the_bound_has_little_slack() {
+    fn compound_bound_is_close_at_one_percent() {
         let stage = |i| Tightening::Geometric(0.5).rate(Rate::ONE_PERCENT, i);
         let rates = (0..200).map(|i| stage(i).get());
         assert_close(compound(rates), 0.009_967, 1e-4);
     }
 
     #[test]
-    fn every_tightening_keeps_the_promise() {
+    fn every_tightening_keeps_the_requested_rate() {
         let bounded = Tightening::Bounded { r: 0.9, stages: 8 };
         for (tightening, stages) in [
             (Tightening::Geometric(0.5), 300),
@@ -178,7 +178,7 @@ mod tests {
 
     /// For one stage and r = 0.9 the bound saves log2 10 = 3.3 slices.
     #[test]
-    fn a_bound_on_the_stages_spares_bits() {
+    fn stage_limit_saves_bits() {
         let (one, any) = (
             Tightening::Bounded { r: 0.9, stages: 1 },
             Tightening::Geometric(0.9),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_tightenings_come_to_their_senses() {
+    fn invalid_tightening_is_clamped() {
         for (r, nearest) in [
             (f64::NAN, 0.1),
             (-1.0, 0.1),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_geometric_tightening_starts_with_its_share_and_multiplies() {
+    fn geometric_tightening_follows_its_formula() {
         for stage in [0, 1, 7, 40] {
             let found = Tightening::Geometric(0.85).rate(Rate::ONE_PERCENT, stage);
             let want = 0.01 * (1.0 - 0.85) * 0.85_f64.powf(f64::from(stage));
@@ -219,14 +219,14 @@ mod tests {
 
     /// P0 = .1, r = .9: for large rates the sum is a poor bound.
     #[test]
-    fn the_bound_is_loose_for_loose_rates() {
+    fn compound_bound_is_loose_for_high_rates() {
         let rates = || (0..2_000).map(|i| 0.1 * 0.9_f64.powi(i));
         assert_close(compound(rates()), 0.642, 1e-3);
         assert_close(compound_bound(rates()), 1.0, 1e-12);
     }
 
     #[test]
-    fn a_stage_beyond_all_numbers_still_has_a_rate() {
+    fn rate_of_a_very_late_stage_is_positive() {
         let far = Tightening::Geometric(0.1).rate(Rate::ONE_PERCENT, 100_000);
         assert!(far.get() > 0.0);
         assert_eq!(compound([1.0, 0.5]), 1.0);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_take_more_slots_and_many_take_hardly_more() {
+    fn slots_per_key_fall_with_the_number_of_keys() {
         let slots_a_key = |n: u64| slots(Items::new(n)) as f64 / n as f64;
         assert_close(slots_a_key(1_000), 1.097, 1e-3);
         assert_close(slots_a_key(100_000), 1.008_6, 1e-3);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_tells_of_all_and_of_some_more() {
+    fn keys_of_parts_exceed_first_part_times_parts() {
         let more = |first: u64, parts| {
             let all = keys_of_parts(Items::new(first), parts);
             all.get() as f64 / (first * parts) as f64
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_a_key_give_the_rate_that_they_are_needed_for() {
+    fn rate_of_bits_per_key_needs_those_bits() {
         for bits in [2.0, 6.9, 8.0, 12.0, 20.0] {
             let parts = slot_parts(rate_of(bits)).unwrap();
             let needed = |parts: u32| {

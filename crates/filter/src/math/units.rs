@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_does_not_overflow() {
+    fn sum_of_bits_saturates() {
         let sum = |values: &[u64]| values.iter().map(|&value| Bits::new(value)).sum::<Bits>();
         assert_eq!(sum(&[]), Bits::new(0));
         assert_eq!(sum(&[1, 2, 3]), Bits::new(6));

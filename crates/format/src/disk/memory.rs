@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn power_cut_beside_a_writer_leaves_a_disk_of_one_moment() {
+    fn power_cut_during_writes_copies_one_disk_state() {
         let disk = MemoryDisk::new();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_synced_may_be_lost_in_any_part() {
+    fn unsynced_bytes_may_be_lost_in_any_part() {
         let disk = MemoryDisk::new();
         write(&disk, "/a", b"1234");
         let found = images(&disk, "/a");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_stays() {
+    fn synced_file_survives_a_power_cut() {
         let disk = MemoryDisk::new();
         write(&disk, "/a", b"1234").sync().unwrap();
         assert_eq!(images(&disk, "/a"), [None, Some(b"1234".to_vec())]);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_folder_takes_its_files_along() {
+    fn files_in_a_lost_folder_are_lost() {
         let disk = MemoryDisk::new();
         disk.create_folder(Path::new("/f")).unwrap();
         write(&disk, "/f/a", b"1").sync().unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tear_keeps_its_pieces_whole() {
+    fn torn_write_loses_whole_pieces_only() {
         let disk = MemoryDisk::new();
         write(&disk, "/a", b"123456");
         disk.sync_folder(Path::new("/")).unwrap();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_bytes_are_those_of_an_older_file_where_the_cut_says_so() {
+    fn lost_bytes_may_be_stale_bytes_of_an_older_file() {
         let disk = MemoryDisk::new();
         write(&disk, "/old", b"abc").sync().unwrap();
         write(&disk, "/new", b"1234");
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn many_changes_are_cut_at_random_but_repeatably() {
+    fn power_cut_samples_are_random_but_repeatable() {
         let disk = MemoryDisk::new();
         for i in 0..20 {
             write(&disk, &format!("/{i}"), b"12345678");
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_liar_was_told_to_store_may_be_lost() {
+    fn disk_that_lies_about_sync_may_lose_synced_files() {
         let disk = MemoryDisk::new();
         disk.lie();
         write(&disk, "/a", b"1").sync().unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_loses_the_bytes_that_are_still_seen() {
+    fn failed_sync_loses_bytes_that_are_still_readable() {
         let disk = MemoryDisk::new();
         let file = write(&disk, "/a", b"1");
         disk.sync_folder(Path::new("/")).unwrap();

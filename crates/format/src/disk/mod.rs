@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_bit_by_bit() {
+    fn read_exactly_appends_the_next_bytes() {
         let disk = disk_with("a", b"12345");
         let mut file = disk.open(Path::new("/f/a")).unwrap();
         let mut bytes = Vec::new();

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_reads_back_otherwise_is_not_published() {
+    fn file_that_reads_back_differently_is_not_published() {
         let disk = disk(Some(OLD));
         disk.fail(0, Fault::CorruptWrite);
         let error = publish_new(&disk).unwrap_err();
@@ -383,7 +383,7 @@ mod tests {
 
     /// A file that continues after the written bytes is a different file.
     #[test]
-    fn a_longer_file_differs_where_the_bytes_end() {
+    fn longer_file_differs_at_the_end_of_the_written_bytes() {
         let disk = disk(Some(OLD));
         let path = Path::new(FOLDER).join("name");
         let difference = |bytes: &[u8]| {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_is_under_its_name_once_it_is_published() {
+    fn draft_has_its_final_name_only_once_published() {
         let disk = disk(Some(OLD));
         let folder = Path::new(FOLDER);
         let draft = || {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_fail_leave_the_old_file() {
+    fn failed_write_of_contents_leaves_the_old_file() {
         let disk = disk(Some(OLD));
         let contents = |_: &mut dyn io::Write| Err(io::ErrorKind::Other.into());
         let error = Draft::write(&disk, Path::new(FOLDER), "name", contents).unwrap_err();
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn temporaries_are_told_by_their_names() {
+    fn temporary_files_are_recognised_by_name() {
         assert!(is_temporary(&temporary_name("x.sieve").unwrap()));
         for other in [
             "x.sieve",

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_are_open_to_their_owner_alone() {
+    fn files_and_folders_are_accessible_to_owner_only() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("filters");
         RealDisk.create_folder(&folder).unwrap();
@@ -300,7 +300,7 @@ mod tests {
 
     /// A user who can put a file there can remove the database as well, or must not be trusted.
     #[test]
-    fn what_belongs_to_a_stranger_is_refused() {
+    fn file_and_folder_of_another_user_are_refused() {
         const STRANGER: Option<u32> = Some(65_534);
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("filters");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_again_and_again_is_read_whole() {
+    fn file_under_repeated_replacement_is_read_whole() {
         let home = tempfile::tempdir().unwrap();
         let replace = |bytes: &[u8]| publish(&RealDisk, home.path(), "a", bytes).unwrap();
         replace(b"first");
@@ -339,7 +339,7 @@ mod tests {
 
     /// A file that appears between the check and the open is another file, which was not checked.
     #[test]
-    fn a_file_that_took_the_place_of_the_one_looked_at_is_not_taken() {
+    fn file_replaced_between_check_and_open_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("a");
         publish(&RealDisk, home.path(), "a", b"first").unwrap();
@@ -352,7 +352,7 @@ mod tests {
     /// Syncing something that cannot be synced returns the system's error.
     #[cfg(target_os = "linux")]
     #[test]
-    fn syncing_asks_the_system() {
+    fn sync_returns_the_error_of_the_system() {
         let file = File::options().write(true).open("/dev/null").unwrap();
         let folder = Path::new("/proc");
         for refused in [
@@ -392,7 +392,7 @@ mod tests {
 
     /// A symlink that appears between the check and the open is not noticed by the check.
     #[test]
-    fn the_open_itself_follows_no_symlink() {
+    fn open_follows_no_symlink() {
         let home = tempfile::tempdir().unwrap();
         publish(&RealDisk, home.path(), "file", b"x").unwrap();
         let link = home.path().join("link");
@@ -405,7 +405,7 @@ mod tests {
     /// ever.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_open_itself_waits_for_no_pipe() {
+    fn open_does_not_wait_for_the_writer_of_a_pipe() {
         use rustix::fs::{CWD, Mode, mkfifoat};
         use std::sync::mpsc;
         use std::time::Duration;

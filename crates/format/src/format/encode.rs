@@ -19,7 +19,7 @@ use std::io::{self, Write};
 /// Encodes a sidecar.
 ///
 /// # Errors
-/// Those of [`Writer::new`], or if memory does not suffice.
+/// The errors of [`Writer::new`], or if memory does not suffice.
 pub fn encode<S: Stored>(sidecar: &Sidecar<S>) -> Result<Vec<u8>, FormatError> {
     let writer = Writer::new(sidecar)?;
     let mut file = reserve(writer.header.total_bytes)?;
@@ -55,7 +55,7 @@ impl<'s, S: Stored> Writer<'s, S> {
     /// it has at that time.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut check = Hasher::new();
         put_header(&self.header, out, &mut check)?;

@@ -58,9 +58,10 @@ pub struct Sidecar<S = StageRecord> {
     pub source: Source,
     /// Raw entries that were read or written to build it. For an SST, the count in its properties.
     pub entries: u64,
-    /// The false-positive rate asked for when it was sized.
+    /// The false-positive rate that it was sized for.
     pub rate: Rate,
-    /// The functions whose prefixes of all keys it holds too: at most [`PrefixId::MOST`].
+    /// The prefix functions for which it also holds the prefixes of all keys: at most
+    /// [`PrefixId::MOST`].
     pub prefixes: Vec<PrefixId>,
     /// The filter: 1 to 32 stages, oldest first. A lookup needs all, because a key is in only one.
     pub stages: Vec<S>,
@@ -144,7 +145,7 @@ pub struct Header {
     pub entries: u64,
     /// Number of keys in all stages.
     pub keys: Items,
-    /// The false-positive rate asked for.
+    /// The requested false-positive rate.
     pub rate: Rate,
     /// The functions whose prefixes of all keys it holds too.
     pub prefixes: Vec<PrefixId>,

@@ -182,7 +182,7 @@ fn golden_checksums_of_longer_files() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn encoded_sidecar_is_decoded_unchanged() {
     let mut random = Random(1);
     // The payload fills exactly two blocks.
     let mut whole_blocks = segment(&mut random);
@@ -210,7 +210,7 @@ fn what_is_written_reads_back() {
 
 /// One filled stage of each layout of a store is encoded and decoded.
 #[test]
-fn stages_of_every_layout_come_back() {
+fn stages_of_every_layout_are_decoded_unchanged() {
     let keys = || (1_u64..=500).map(|i| KeyHash::new(i.wrapping_mul(0xd134_2543_de82_ef95)));
     for kind in [Kind::Blocked, Kind::Ribbon] {
         let stage = match kind {
@@ -250,7 +250,7 @@ fn stages_of_the_literature_are_not_restored() {
 }
 
 #[test]
-fn counters_and_codes_are_not_written() {
+fn counting_and_hash_coding_stages_are_not_encoded() {
     for kind in [
         Kind::Counting,
         Kind::Spectral,
@@ -309,7 +309,7 @@ fn every_truncation_and_every_extension_is_noticed() {
 }
 
 #[test]
-fn blocks_cannot_be_swapped_repeated_zeroed_or_taken_from_elsewhere() {
+fn swapped_repeated_zeroed_or_foreign_block_is_refused() {
     let mut random = Random(3);
     let [one, other] = [(); 2].map(|()| encode(&segment(&mut random)).unwrap());
     let first = 148..148 + 4096;
@@ -345,7 +345,7 @@ fn blocks_cannot_be_swapped_repeated_zeroed_or_taken_from_elsewhere() {
 }
 
 #[test]
-fn a_header_of_another_file_does_not_fit() {
+fn header_of_another_file_is_refused() {
     let mut random = Random(4);
     let one = segment(&mut random);
     let mut other = one.clone();
@@ -364,7 +364,7 @@ fn a_header_of_another_file_does_not_fit() {
 }
 
 #[test]
-fn an_empty_file_is_no_empty_filter() {
+fn empty_file_and_sidecar_without_stages_are_refused() {
     assert!(decode(&[]).is_err());
     assert!(decode(&[0; 5]).is_err());
     assert!(decode(&vec![0; 1 << 16]).is_err());
@@ -379,7 +379,7 @@ fn an_empty_file_is_no_empty_filter() {
 }
 
 #[test]
-fn what_would_not_be_read_is_not_written() {
+fn sidecar_that_would_not_decode_is_not_encoded() {
     let good = segment(&mut Random(6));
     let spoil: [fn(&mut Sidecar); 7] = [
         |s| s.stages[0].words.truncate(1),
@@ -400,7 +400,7 @@ fn what_would_not_be_read_is_not_written() {
 /// A hostile header has a right checksum and consistent lengths. Its claims are compared with the
 /// actual bytes before any memory is allocated: the first would take 32 TiB.
 #[test]
-fn what_a_header_claims_is_not_allocated() {
+fn claimed_lengths_are_checked_before_allocation() {
     let [bytes, summary, ..] = files();
     let claim = |bytes: &[u8], changes: &[(usize, &[u8])]| {
         let mut hostile = bytes.to_vec();
@@ -441,7 +441,7 @@ fn what_a_header_claims_is_not_allocated() {
 }
 
 #[test]
-fn an_intact_newer_file_is_told_from_a_damaged_one() {
+fn intact_newer_version_is_distinguished_from_damage() {
     let [bytes, ..] = files();
     for (at, value) in [(8, 2), (9, 1), (10, 1), (10, 0x80)] {
         let mut newer = bytes.clone();
@@ -481,7 +481,7 @@ fn a_header_whose_checksum_overlaps_its_length_is_damaged() {
 }
 
 #[test]
-fn a_size_that_is_none_or_no_whole_lines_is_refused() {
+fn size_of_zero_or_of_partial_lines_is_refused() {
     let shape = |bits| Shape {
         kind: Kind::Blocked,
         bits: Bits::new(bits),
@@ -513,14 +513,14 @@ fn every_source_reads_back_and_has_a_name() {
 }
 
 #[test]
-fn a_store_is_told_by_its_bytes() {
+fn store_id_is_printed_as_hex() {
     let store = StoreId::from_bytes(*b"the store's name");
     assert_eq!(store.to_string(), "7468652073746f72652773206e616d65");
     assert_eq!(format!("{store:?}"), format!("StoreId({store})"));
 }
 
 #[test]
-fn an_error_says_what_and_where() {
+fn error_names_the_part_and_its_offset() {
     let [mut bytes, ..] = files();
     bytes[148 + 4096 + 5] ^= 1;
     let text = decode(&bytes).unwrap_err().to_string();
@@ -532,7 +532,7 @@ fn an_error_says_what_and_where() {
 
 /// All checksums match, but a whole block is missing or too many: only the lengths reveal it.
 #[test]
-fn the_header_counts_the_blocks() {
+fn missing_or_extra_block_is_refused() {
     let [bytes, ..] = files();
     let first = 148..148 + 4096;
     let mut shorter = bytes.clone();
@@ -551,7 +551,7 @@ fn the_header_counts_the_blocks() {
 /// exactly the values in the bytes.
 #[test]
 #[cfg_attr(miri, ignore = "very many files, one thread")]
-fn any_header_is_refused_or_understood() {
+fn mutated_header_is_refused_or_decoded_exactly() {
     let mut random = Random(7);
     let mut understood = 0;
     for original in files() {
@@ -576,7 +576,7 @@ fn any_header_is_refused_or_understood() {
 
 #[test]
 #[cfg_attr(miri, ignore = "very many files, one thread")]
-fn any_bytes_are_an_error() {
+fn mutated_bytes_are_an_error() {
     let mut random = Random(8);
     for original in files() {
         for _ in 0..20_000 {

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_identity_is_put_aside_and_replaced() {
+    fn damaged_identity_is_renamed_and_replaced() {
         let good = encode_identity(&Identity::random(HashId::Xxh3).unwrap());
         let mut flipped = good.clone();
         flipped[20] ^= 1;
@@ -334,7 +334,7 @@ mod tests {
     /// The disk used to be blamed for a path that no disk takes, and the reason came last.
     #[test]
     #[cfg(unix)]
-    fn path_that_no_file_can_have_is_not_blamed_on_the_disk() {
+    fn error_of_an_impossible_path_does_not_blame_the_disk() {
         let home = tempfile::tempdir().unwrap();
         drop(RealDisk.create_new(&home.path().join("file")).unwrap());
         let says = |folder: &str| {
@@ -362,7 +362,7 @@ mod tests {
 
     /// Otherwise, a user who can lengthen the file would decide how much memory an open needs.
     #[test]
-    fn of_a_file_too_long_for_an_identity_nothing_is_read() {
+    fn oversized_identity_file_is_not_read() {
         let disk = disk();
         let identity = encode_identity(&Identity::random(HashId::Xxh3).unwrap());
         let folder = Path::new(FOLDER);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disowned_identity_does_not_come_back_even_after_a_power_cut() {
+    fn distrusted_identity_stays_so_after_a_power_cut() {
         let disk = disk();
         let made = load(&disk, HashId::Xxh3).unwrap();
         disk.limit_free_bytes(0);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_under_way_does_not_bring_a_disowned_identity_back() {
+    fn concurrent_open_does_not_restore_distrusted_identity() {
         let disk = disk();
         let folder = Path::new(FOLDER);
         load(&disk, HashId::Xxh3).unwrap();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_identity_is_left_alone() {
+    fn newer_identity_is_refused_and_kept() {
         let mut newer = encode_identity(&Identity::random(HashId::Xxh3).unwrap());
         newer[8] = 2;
         let crc = crc32fast::hash(&newer[..56]);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_only_as_it_is_written() {
+    fn sidecar_name_is_parsed_in_its_written_form_only() {
         for name in [
             SidecarName::Segment(SegmentId::from_bytes([0xa1; 16])),
             SidecarName::Summary(0xab),

@@ -355,7 +355,7 @@ impl SidecarFolder {
         self.check_equal(name, "subject", &SidecarName::from(&header.subject), &name)
     }
 
-    /// [`SidecarFolder::check_size`] of a file that is there.
+    /// [`SidecarFolder::check_size`] of a file that exists.
     fn check_size_found(&self, name: SidecarName, header: &Header) -> Result<(), SidecarError> {
         fault!(AnyLengthRead, return Ok(()));
         self.check_size(name, header)

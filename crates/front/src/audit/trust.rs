@@ -5,7 +5,7 @@
 //! does not stop at one key. So all filters of the database are distrusted at once, before the
 //! audited read returns:
 //!
-//! 1. no column family rules out any key, and every segment filter is dropped (memory);
+//! 1. no column family answers absent, and every segment filter is dropped (memory);
 //! 2. the identity file is renamed, durably (disk). With it goes the seed, and without the seed
 //!    each stored filter belongs to another database.
 //!
@@ -77,7 +77,8 @@ impl Trust {
         self.lost.get()
     }
 
-    /// Ends the trust. When this returns, no key is ruled out, neither now nor after the next open.
+    /// Distrusts all filters. When this returns, no key is answered absent, neither now nor after
+    /// the next open.
     ///
     /// Must not be called within a read of a published value, because it waits for such reads.
     pub(crate) fn revoke(&self, false_negative: FalseNegative) {

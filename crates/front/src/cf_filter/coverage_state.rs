@@ -15,7 +15,7 @@
 //! are listed. It is published only if none ran and the epoch is still the same: then each external
 //! write had either ended before, so that the listing shows its segments, or has not begun.
 //!
-//! The mutex makes this one step. Whoever publishes a view has [`Known`], and so has the lock.
+//! The mutex makes this one step: to publish a view takes [`Known`], which holds the lock.
 
 use std::collections::HashSet;
 use std::ptr;
@@ -51,7 +51,7 @@ pub(super) struct Known {
     stored: Option<Stored>,
     /// Grows when what is stored loses its trust.
     forgotten: u64,
-    /// A hook failed: no key may be ruled out any more.
+    /// A hook failed: no key may be answered absent any more.
     disabled: bool,
 }
 
@@ -74,7 +74,7 @@ impl CoverageState {
         Bits::from_bytes((self.lock().covered.capacity() * an_entry) as u64)
     }
 
-    /// Whether no key is ruled out until the next open.
+    /// Whether no key is answered absent until the next open.
     pub(crate) fn is_disabled(&self) -> bool {
         self.lock().disabled
     }
@@ -172,7 +172,7 @@ impl CoverageState {
         self.lock().covered.clone()
     }
 
-    /// Those of these segments whose keys are all in the summary filter.
+    /// The segments among these whose keys are all in the summary filter.
     pub(crate) fn covered_among(
         &self,
         segments: impl Iterator<Item = SegmentId>,
@@ -202,7 +202,7 @@ impl Known {
         self.external_in_flight += 1;
     }
 
-    /// Listings of before are no longer published.
+    /// Earlier listings are no longer published.
     pub(super) fn next_epoch(&mut self) {
         self.external_epoch += 1;
         self.complete_by_construction = false;
@@ -218,8 +218,8 @@ impl Known {
         self.covered_edition += u64::from(self.covered.insert(id));
     }
 
-    /// Takes over what was learnt from a listing, unless that may be published no longer. Returns
-    /// whether it did.
+    /// Replaces the covered segments by those of a listing. Returns false, and changes nothing, if
+    /// the filters are disabled or external writes ran during or after the listing.
     pub(super) fn learn<S>(
         &mut self,
         listing: &Listing<S>,
@@ -240,7 +240,7 @@ impl Known {
         self.covered = covered;
     }
 
-    /// Whether what was learnt from a listing may be published.
+    /// Whether coverage that was computed from a listing may be published.
     fn accepts<S>(&self, listing: &Listing<S>) -> bool {
         self.is_open() && self.is_now(listing.epoch)
     }

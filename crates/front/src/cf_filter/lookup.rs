@@ -28,11 +28,11 @@ use crate::view::{AbsenceProof, Answer, FastProbed};
 /// What the filters say of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict {
-    /// It is absent.
+    /// The key is absent.
     Absent(AbsenceProof),
-    /// It is absent, and this answer is drawn for an audit.
+    /// The key is absent, and this answer is drawn for an audit.
     AbsentSampled(AbsenceProof),
-    /// It may be there.
+    /// The key may exist.
     Maybe,
     /// No filter was checked.
     NotConsulted,

@@ -130,7 +130,7 @@ impl Lookups {
         self.view.publish(View { edition, ..view });
     }
 
-    /// From here on no key is ruled out.
+    /// Publishes a view of unknown coverage: from then on, no key is answered absent.
     pub(super) fn publish_unknown(&self, known: &mut Known) {
         let now = self.view.with(View::clone);
         self.publish(known, View::unknown(now.summary, now.summary_prefixes));

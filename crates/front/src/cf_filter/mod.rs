@@ -61,7 +61,7 @@ pub struct CfFilter {
 /// memtables and segments.
 const HOOKS: usize = 7 << 10;
 
-/// Room for the lists of a few segments.
+/// Memory for the lists of a few segments.
 const LISTS: Bits = Bits::from_bytes(1 << 10);
 
 impl CfFilter {
@@ -215,8 +215,8 @@ impl CfFilter {
         self.coverage.is_nearly_stored(&self.view().summary)
     }
 
-    /// Writes feed these summary filters from here on, and the insertions that feed others are over.
-    /// False if that cannot be told, or if the filters are disabled, so that no lookup uses them.
+    /// Makes writes feed these summary filters, and waits for the insertions that feed other ones.
+    /// Returns false if it is unknown whether those have ended, or if the filters are disabled.
     pub(crate) fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
         {
             let known = self.coverage.lock();
@@ -224,7 +224,7 @@ impl CfFilter {
                 return false;
             }
         }
-        // Unlocked: who inserts a key may have to read the database for it.
+        // Without the lock: an insertion may have to read the database.
         self.intake.wait_for_insertions();
         true
     }
@@ -237,8 +237,8 @@ impl CfFilter {
         self.end_external_writes();
     }
 
-    /// Must be held while external writes run. From here on no key is ruled out until maintenance
-    /// has listed the segments again.
+    /// Begins external writes. The result must be held while they run. No key is answered absent
+    /// until maintenance has listed the segments again.
     pub fn begin_external_writes(self: &Arc<Self>) -> ExternalWrites {
         self.announce_external_writes();
         ExternalWrites {
@@ -330,7 +330,8 @@ impl CfFilter {
             .unwrap_or(true)
     }
 
-    /// Whether the engine, too, has no such key. Not within a reading.
+    /// Whether the engine, too, has no such key. Must not be called while this thread is in a read
+    /// of the filters.
     #[cold]
     pub fn audit_negative(&self, key: &[u8]) -> bool {
         let auditor = self.auditor.get();
@@ -339,7 +340,7 @@ impl CfFilter {
 }
 
 impl Distrust for CfFilter {
-    /// A key may have been missed: no key can be ruled out until the next open (H70).
+    /// A key may have been missed: no key is answered absent until the next open (H70).
     fn disable(&self) {
         self.retire();
         tracing::error!(

@@ -9,10 +9,10 @@
 //!         4 feedback to the counters and the predictor
 //! ```
 //!
-//! RocksDB's `MultiGet` returns the values of one moment. So what the filters ruled out before the
-//! engine was read must be ruled out after it as well: by the same edition of the view, for an
-//! *absent* of one edition holds at every moment since. If it is not, a key was written between the
-//! two, perhaps by a batch that deleted another.
+//! RocksDB's `MultiGet` returns the values of one moment. So a key that the filters answered absent
+//! before the engine was read must be absent after it as well. It is if the edition of the view is
+//! the same, since an *absent* of one edition holds at every moment since. Otherwise the key may
+//! have been written between the two, perhaps by a batch that deleted another.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ fn read_passed<V, E>(
     values
 }
 
-/// Whether what the engine said of a key is counted: not that of a key that was counted as *absent*.
+/// Whether the engine's answer for a key is counted. It is not if the key was counted as *absent*.
 fn is_counted(at: usize, passed: &[usize], read: &[usize]) -> bool {
     fault!(
         EngineReadCountedShort,
@@ -158,9 +158,9 @@ fn is_counted(at: usize, passed: &[usize], read: &[usize]) -> bool {
 
 /// What the filters said of several keys.
 struct Checked {
-    /// The indexes of the keys that may be there, ascending.
+    /// The indexes of the keys that may exist, ascending.
     passed: Vec<usize>,
-    /// What that says to the predictor; `None` if every key may be there.
+    /// The outcome for the predictor; `None` if every key may exist.
     outcome: Option<Outcome>,
 }
 
@@ -175,8 +175,8 @@ fn check_many(cf: &CfFilter, keys: &[impl AsRef<[u8]>]) -> (u64, Checked) {
 }
 
 impl CfFilter {
-    /// The indexes of the keys that may be there, ascending; the others are counted as *absent*,
-    /// and some of them audited. Not within a reading.
+    /// The indexes of the keys that may exist, ascending. The others are counted as *absent*, and
+    /// some of them are audited. Must not be called while this thread is in a read of the filters.
     pub fn candidate_indexes(&self, keys: &[impl AsRef<[u8]>]) -> Vec<usize> {
         self.check_many(keys).passed
     }

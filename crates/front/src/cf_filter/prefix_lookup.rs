@@ -108,7 +108,7 @@ fn is_confirmed(filters: impl Resolve, start: &[u8]) -> bool {
 const SEEKS_FOUND: u32 = 32;
 
 impl Lookups {
-    /// After how many seeks in a row that find something an iterator no longer asks the filters,
+    /// After how many seeks in a row that find something an iterator no longer checks the filters,
     /// until one finds nothing.
     pub fn most_seeks_found(&self) -> u32 {
         if self.adaptive_hits() {
@@ -218,8 +218,8 @@ impl Lookups {
     }
 }
 
-/// Invariant 10, H83: an iterator reads the database as of its creation, so it is answered only
-/// while the view of before that is published.
+/// Invariant 10, H83: an iterator reads the database as of its creation, so the filters answer it
+/// only while the view from before its creation is still published.
 fn is_of_edition(view: &View, edition: u64) -> bool {
     fault!(IteratorOfAnotherView, return true);
     view.edition == edition
@@ -227,7 +227,7 @@ fn is_of_edition(view: &View, edition: u64) -> bool {
 
 impl CfFilter {
     /// Whether the engine, too, has no key with the prefix by which `start` was denied. True if
-    /// audits are throttled. Not within a reading.
+    /// audits are throttled. Must not be called while this thread is in a read of the filters.
     #[cold]
     fn audit_prefix_if_due(&self, start: &[u8]) -> bool {
         let lookups = &self.lookups;

@@ -53,7 +53,7 @@ impl SegmentCapture {
             wakeup,
             key_log,
             rate: Mutex::new(options.segment_rate),
-            // Scans within a prefix ask the filters of every level.
+            // Scans within a prefix check the filters of every level.
             filters_last_level: options.filters_last_level || !options.prefixes.is_empty(),
         }
     }

@@ -194,9 +194,9 @@ impl Intake {
         self.summaries.with(Clone::clone)
     }
 
-    /// Writes feed these filters from here on. The insertions that may feed others are over when
-    /// [`Intake::wait_for_insertions`] returns too. False if the system no longer tells when they
-    /// are (H2, H95).
+    /// Makes writes feed these filters. The insertions that may feed others have ended once
+    /// [`Intake::wait_for_insertions`] has returned too. Returns false if it is unknown when they
+    /// end (H2, H95).
     pub(crate) fn feed(&self, summaries: Summaries) -> bool {
         let are_over = self.summaries.publish(summaries);
         let mut holders = unpoisoned(self.holders.lock());
@@ -220,7 +220,7 @@ impl Intake {
         Hold(Arc::clone(&unpoisoned(self.holders.lock()).current))
     }
 
-    /// Whether a [`Intake::hold`] of before the last change of the filters lives.
+    /// Whether an [`Intake::hold`] from before the last change of the filters still exists.
     pub(crate) fn is_held_from_before(&self) -> bool {
         unpoisoned(self.holders.lock()).has_earlier()
     }

@@ -120,7 +120,8 @@ mod tests {
 
     use std::time::Duration;
 
-    /// At rest a summary filter is made anew for each quarter of growth, so that must take long.
+    /// At rest, a summary filter is rebuilt for each quarter of growth, so a quarter must take
+    /// long.
     #[test]
     fn column_family_hardly_grows_if_a_quarter_more_takes_ten_minutes() {
         let summary = Scalable::new(imprint(1), ScalableOptions::default());

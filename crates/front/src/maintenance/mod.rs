@@ -59,7 +59,7 @@ use crate::wakeup::{Requests, Wakeup};
 /// How long maintenance waits for a request before it checks whether the writers are quiet.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often maintenance polls whether external writes, or writes of before, are over.
+/// How often maintenance polls whether external writes, or earlier writes, have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polls of what does not end: three seconds.
@@ -331,7 +331,8 @@ impl Maintenance {
             let mut tasks = plan::plan(&snapshot).into_iter();
             tasks.try_for_each(|task| self.act(cf_filter, tables, task, now, backoff))
         });
-        // Also after a failure: what is prefetched keeps filters alive.
+        // Also after a failure: the list of prefetched filters keeps filters of dead SSTs in
+        // memory.
         done.and(self.prefetch_filters(cf_filter))
     }
 

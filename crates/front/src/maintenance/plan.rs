@@ -62,7 +62,7 @@ pub(super) struct CfSnapshot {
     pub(super) are_writers_quiet: bool,
     /// Whether the summary filter would take long to grow by a quarter.
     pub(super) hardly_grows: bool,
-    /// Whether what failed must wait for its next try.
+    /// Whether a failed task waits for its next try.
     pub(super) is_backing_off: bool,
     /// Whether another summary filter was requested, and not built since.
     pub(super) is_requested: bool,
@@ -114,8 +114,8 @@ impl From<&Scalable> for SummaryShape {
 /// line.
 const STAGES: usize = 6;
 
-/// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below, a
-/// rebuild costs more than the stages.
+/// A summary filter with at least this many keys may be rebuilt as one stage from the log of its
+/// keys. With fewer keys, a rebuild costs more than the stages.
 const WORTH_ONE_STAGE: Items = Items::new(1 << 16);
 
 /// A log may have twice as many hashes as there are keys, and this many. If it has more, the same
@@ -341,7 +341,7 @@ mod tests {
     /// A million keys and a quarter more.
     const GROWN: u64 = 1_250_000;
 
-    /// The budget has so many bits for each of them; fewer than four are worth no filter.
+    /// Sets a budget of `bits_per_key` for each of them; fewer than four are worth no filter.
     fn is_saturated(cf: &mut CfSnapshot, bits_per_key: u64) {
         cf.summary.is_saturated = true;
         cf.entries = Some(1_000_000);

@@ -153,7 +153,7 @@ impl Maintenance {
             }
             room.map_err(no_room)?;
             if parts.get() == 1 {
-                // The size is exact then.
+                // The number of keys is known exactly, so the stage is sized for it.
                 return Stage::ribbon(part, keys.rate).map(Some).map_err(no_stage);
             }
             builder = builder.with_part(part).map_err(no_stage)?;

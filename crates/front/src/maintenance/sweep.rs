@@ -8,7 +8,7 @@ use crate::fault::fault;
 use crate::filter_store::FilterStore;
 use crate::segment::{Registry, SegmentId};
 
-/// After so many runs without a live SST for it, a built filter is stored and dropped.
+/// Number of runs without a live SST after which a built filter is stored and dropped.
 const RUNS_UNTIL_DROPPED: u32 = 8;
 
 /// Removes the filters of dead SSTs from memory and from the folder.

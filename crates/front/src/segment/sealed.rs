@@ -23,7 +23,7 @@ thread_local! {
     static PROBES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How often this thread has asked a segment for keys, modulo 2^32.
+/// How often this thread has checked a segment for a key, modulo 2^32.
 #[inline]
 pub fn segment_probes() -> u32 {
     PROBES.get()
@@ -41,7 +41,7 @@ pub struct SealedFilter {
     pub chain: Chain,
     /// Number of entries in the segment. One key may have several.
     pub entries: u64,
-    /// The false-positive rate that was asked for.
+    /// The requested false-positive rate.
     pub rate: Rate,
     /// Where its keys came from.
     pub source: Source,
@@ -107,9 +107,9 @@ impl Segment {
         self.filter.with(Clone::clone)
     }
 
-    /// Whether a key may be in the segment. True if there is no filter. If the engine has an
-    /// `extractor`, it asks for its prefixes too, and does not say so: then a filter without them
-    /// gives no answer.
+    /// Whether a key may be in the segment. True if there is no filter. An engine with an
+    /// `extractor` may pass a prefix instead of a key, without saying so. So true also if the
+    /// filter lacks the prefixes of `extractor`.
     #[inline]
     pub fn may_contain(&self, key: &[u8], extractor: Option<&PrefixId>) -> bool {
         count_probe();

@@ -87,7 +87,7 @@ fn each_outcome_changes_the_counter_of_its_name_alone() {
     expected.false_positives += 1;
     assert_eq!(cf.stats(), expected);
 
-    // Hits in a row, until the filters are not asked.
+    // Hits in a row, until the filters are not checked.
     for _ in 0..32 {
         assert!(read(b"bob", FOUND));
     }

@@ -22,7 +22,7 @@ use crate::prefix::{Prefix, Prefixes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Quiet databases keep logs of so many hashes.
+/// Quiet databases keep logs of this many hashes.
 const LOGGED_AGAIN: u64 = 1 << 20;
 
 /// A summary filter of more stages is rebuilt, whatever it takes.
@@ -145,7 +145,7 @@ impl Grown {
 /// Few, so that stages are soon many.
 const FEW: u64 = 50;
 
-/// From so many keys on, a second stage is enough for a rebuild from the log.
+/// From this many keys on, a second stage is enough for a rebuild from the log.
 const ONE_STAGE: u64 = 1 << 16;
 
 #[test]
@@ -277,7 +277,7 @@ fn log_goes_on_after_a_compaction() {
     grown.check();
 }
 
-/// RocksDB without `whole_key_filtering` makes such SSTs: their keys pass by the log.
+/// RocksDB without `whole_key_filtering` makes such SSTs: their keys are not in the log.
 #[test]
 fn sst_of_unknown_origin_ends_the_log() {
     let mut grown = Grown::new(FEW);

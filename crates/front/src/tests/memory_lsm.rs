@@ -45,9 +45,9 @@ pub(super) struct Stored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scan {
     Whole,
-    /// It fails after so many keys.
+    /// It fails after this many keys.
     FailsAfter(usize),
-    /// It panics after so many keys.
+    /// It panics after this many keys.
     PanicsAfter(usize),
     /// The segment is gone, and another one, without a filter, has its keys. Nobody is told.
     FindsItReplaced,
@@ -584,7 +584,7 @@ impl OtherThread {
         self.0.seal_memtable();
     }
 
-    /// Builds the segment of the sealed memtable before which so many older ones are.
+    /// Builds the segment of the sealed memtable at this index, from the oldest on.
     pub(super) fn build(&self, older: usize) {
         self.0.is_building.store(true, Ordering::Release);
         let mut tables = self.0.tables();
@@ -601,7 +601,7 @@ impl OtherThread {
         self.0.is_building.store(false, Ordering::Release);
     }
 
-    /// The sealed memtable before which so many older ones are goes.
+    /// Removes the sealed memtable at this index, from the oldest on.
     pub(super) fn forget(&self, older: usize) {
         let sealed = &mut self.0.tables().sealed;
         sealed.remove(sealed.len() - 1 - older);

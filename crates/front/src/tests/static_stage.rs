@@ -141,7 +141,7 @@ fn growing_summary_that_the_budget_makes_smaller_is_not_static() {
 /// Keys of [`overlapping`].
 const KEYS: u32 = 20_000;
 
-/// A store of overlapping segments, whose static stage is built from so many hashes at a time.
+/// A store of overlapping segments, whose static stage is built from this many hashes at a time.
 fn overlapping(at_once: u64) -> Store {
     let options = FrontOptions {
         build_memory: Some(Bits::from_bytes(8 * at_once)),

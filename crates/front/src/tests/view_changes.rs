@@ -209,7 +209,7 @@ fn batch_is_asked_again_when_nothing_is_denied_any_more() {
     }
 }
 
-/// No view is published then: the filter is asked once more.
+/// No view is published then: the filter is checked once more.
 #[test]
 fn batch_is_asked_again_when_the_filter_of_an_uncovered_segment_goes() {
     let scene = Scene::new();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_corners_of_the_table_are_as_often_as_it_says() {
+    fn answer_frequencies_equal_those_of_the_table() {
         let set = filled();
         let members = || hashes(1).take(50_000).skip(5_000);
         let denied = share(&set, members(), Membership::ProbablyOut);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_key_is_out_and_stays_out() {
+    fn removed_key_is_out_and_cannot_be_inserted_again() {
         let set = filled();
         for hash in hashes(1).take(5_000) {
             assert_eq!(set.membership(hash), Membership::ProbablyOut);

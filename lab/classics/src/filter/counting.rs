@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_leaves_what_was_never_removed() {
+    fn removal_keeps_all_other_keys() {
         let mut all = filled(hashes(1).take(1_000));
         for hash in hashes(1).take(600) {
             all.remove(hash).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_as_often_as_it_was_inserted() {
+    fn key_inserted_twice_is_contained_until_removed_twice() {
         let mut filter = filter(10);
         let key = KeyHash::new(7 << 50);
         assert!(filter.insert(key) && !filter.insert(key));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_and_removed_keys_leave_the_rate_as_it_was() {
+    fn repeated_and_removed_keys_do_not_change_the_rate() {
         let once = filled(hashes(1).take(500));
         let mut again = filled(hashes(1).take(500).chain(hashes(1).take(1_000)));
         for hash in hashes(1).take(1_000).skip(500) {
@@ -213,7 +213,7 @@ mod tests {
 
     /// The true value of a saturated counter is not known, so it is never lowered.
     #[test]
-    fn a_saturated_counter_forgets_nothing() {
+    fn saturated_counter_is_never_lowered() {
         let mut filter = filter(10);
         let key = KeyHash::new(7 << 50);
         (0..20).for_each(|_| _ = filter.insert(key));
@@ -227,7 +227,7 @@ mod tests {
     /// Shows why only inserted keys may be removed: removing a false positive lowers the counters
     /// of other keys.
     #[test]
-    fn removing_a_stranger_can_lose_a_member() {
+    fn removal_of_an_absent_key_can_lose_an_inserted_key() {
         let mut filter = filled(hashes(1).take(1_000));
         let strangers = hashes(2).filter(|hash| filter.may_contain(*hash));
         let strangers: Vec<_> = strangers.take(50).collect();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn its_bits_are_those_of_a_partitioned_stage() {
+    fn counters_set_the_bits_of_a_partitioned_stage() {
         let filter = filled(hashes(1).take(1_000));
         let ours = filter.to_stage().unwrap();
         let stage = Stage::new(ours.shape()).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn addition_is_inserting_both() {
+    fn addition_equals_inserting_keys_of_both() {
         let mut left = filled(hashes(1).take(600));
         left.add(&filled(hashes(1).skip(300).take(600))).unwrap();
         let both = hashes(1).take(600).chain(hashes(1).skip(300).take(600));

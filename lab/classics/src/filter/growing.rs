@@ -274,7 +274,7 @@ mod tests {
     /// Each key is inserted five times, in turn: no stage opens for present keys, and the rate does
     /// not change.
     #[test]
-    fn repeated_keys_take_no_room() {
+    fn repeated_keys_open_no_stage() {
         let (mut once, mut often) = (
             Growing::counting(growth()).unwrap(),
             Growing::counting(growth()).unwrap(),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_is_removed_from_where_it_is() {
+    fn repeated_key_is_removed_as_often_as_inserted() {
         let mut filter = Growing::counting(growth()).unwrap();
         let key = KeyHash::new(7 << 50);
         filter.insert(key);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_the_newest_stage_takes_all() {
+    fn newest_stage_takes_all_keys_at_the_stage_limit() {
         let two = Growth {
             tightening: Tightening::Bounded { r: 0.5, stages: 2 },
             ..growth()

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_keys_are_told_apart() {
+    fn full_width_codes_have_no_false_positives() {
         let table = filled(20_000, MAX_CODE_BITS, 10_000);
         assert!(hashes(1).take(10_000).all(|hash| table.may_contain(hash)));
         assert!(!hashes(2).take(100_000).any(|hash| table.may_contain(hash)));
@@ -275,7 +275,7 @@ mod tests {
 
     /// Within 3.3 standard deviations of the binomial, for tables from a quarter full to 95 % full.
     #[test]
-    fn truncated_codes_err_as_often_as_computed() {
+    fn truncated_codes_have_the_predicted_rate() {
         for (code_bits, keys) in [(3, 5_000), (7, 10_000), (7, 19_000), (10, 10_000)] {
             let table = filled(20_000, code_bits, keys);
             assert!(hashes(1).take(keys).all(|hash| table.may_contain(hash)));
@@ -294,7 +294,7 @@ mod tests {
 
     /// The counted cells that misses visit agree with the formula.
     #[test]
-    fn steps_are_as_many_as_computed() {
+    fn mean_number_of_visited_cells_equals_the_formula() {
         let table = filled(20_000, 7, 15_000);
         let visited = |hash: KeyHash| {
             let code = table.code(hash);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_and_loses_nothing() {
+    fn full_table_refuses_an_insertion_and_keeps_its_keys() {
         let mut table = HashCoding::with_cells(64, 30).unwrap();
         let full = hashes(1)
             .map(|hash| table.insert(hash))
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tables_that_come_to_an_end_are_read_back() {
+    fn table_without_an_empty_cell_is_refused() {
         let table = filled(100, 15, 50);
         let words = table.words().to_vec();
         assert_eq!(

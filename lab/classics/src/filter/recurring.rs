@@ -175,7 +175,7 @@ mod tests {
     /// Over 40,000 keys: the sum of the errors upwards, and the number of estimates that are too
     /// low.
     #[test]
-    fn estimates_are_closer_than_by_minimum_selection_and_seldom_too_low() {
+    fn recurring_minimum_errs_less_than_minimum_selection() {
         let (mut ours, mut plain, mut below) = (0, 0, 0);
         for seed in 1..=40 {
             let (filter, spectral) = filled(seed);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_leaves_the_bound_and_the_members() {
+    fn removal_keeps_bound_and_other_keys() {
         let (mut filter, _) = filled(1);
         for (i, hash) in hashes(1).take(500).enumerate() {
             (0..times(i)).for_each(|_| filter.remove(hash).unwrap());

@@ -254,7 +254,7 @@ mod tests {
     /// Regression: a key that a full generation already held ended the generation, so that two keys
     /// in turn pushed all others out of the window.
     #[test]
-    fn keys_that_come_again_and_again_push_no_other_out() {
+    fn repeated_keys_do_not_end_a_generation() {
         let mut window = Sliding::new(SlidingOptions {
             items: Items::new(2),
             ..OPTIONS
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_stays() {
+    fn repeated_key_stays_recent() {
         let mut window = Sliding::new(OPTIONS).unwrap();
         let key = KeyHash::new(7 << 50);
         assert!(window.insert(key));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_read_back_slides_on() {
+    fn window_from_chain_continues_like_the_original() {
         let mut window = Sliding::new(OPTIONS).unwrap();
         hashes(1)
             .take(5_500)

@@ -262,7 +262,7 @@ mod tests {
     /// Claim 1 of the paper, over 200,000 keys in 200 filters. Keys of one filter err together, so
     /// the bound is three times the binomial's.
     #[test]
-    fn minimum_selection_errs_as_often_as_claimed_and_never_below() {
+    fn minimum_selection_error_rate_follows_claim_1() {
         let all: usize = (1..=200).map(wrong::<RaiseAll>).sum();
         let n = 200_000.0;
         let p = filter::<RaiseAll>(1_000)
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_takes_insertions_back() {
+    fn removal_undoes_insertions() {
         let mut filter = filled::<RaiseAll>(1);
         for hash in hashes(2).take(500) {
             filter.insert_times(hash, 3);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn addition_is_inserting_both() {
+    fn addition_equals_inserting_keys_of_both() {
         let mut both = filled::<RaiseAll>(1);
         let other = filled::<RaiseAll>(2);
         both.add(&other).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_width_the_number_is_unknown() {
+    fn count_beyond_the_counter_width_is_none() {
         let rate = Rate::ONE_PERCENT;
         let mut filter =
             MinimalIncrease::with_rate(Items::new(10), rate, CounterWidth::Eight).unwrap();
@@ -326,7 +326,7 @@ mod tests {
 
     /// If the counters were read under the other rule, they would allow removals that lose keys.
     #[test]
-    fn rules_do_not_mix() {
+    fn minimal_increase_words_are_not_read_as_spectral() {
         let filter = filled::<RaiseLeast>(1);
         let words = filter.words().to_vec();
         assert!(Spectral::from_words(filter.shape(), filter.items(), words).is_err());

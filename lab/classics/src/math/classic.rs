@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_is_matched_by_its_own_subset_only() {
+    fn rate_of_one_key_is_one_over_the_number_of_subsets() {
         assert_close(at(64, 2, 1), 1.0 / (64.0 * 63.0 / 2.0), 1e-9);
         assert_eq!(at(64, 2, 0), 0.0);
         assert_close(at(64, 2, u64::MAX), 1.0, 1e-9);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn no_throw_is_lost_so_fewer_bits_are_needed() {
+    fn classic_filter_needs_fewer_bits_than_standard() {
         for n in [10, 100, 10_000] {
             let classic = size(Items::new(n), Rate::ONE_PERCENT).0;
             let standard = crate::math::standard::size(Items::new(n), Rate::ONE_PERCENT).0;

@@ -37,7 +37,7 @@ mod tests {
 
     /// The figure of Fan et al.: 1.37e-15 m at a load of ln 2.
     #[test]
-    fn four_bits_are_enough() {
+    fn overflow_bound_of_four_bits_equals_fan_et_al() {
         let (counters, probes) = (1_000_000, Probes::new(10));
         let items = Items::new(69_315);
         let bound = overflow_bound(counters, probes, items, 16);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_alone_is_estimated_rightly() {
+    fn single_key_is_estimated_without_error() {
         assert_eq!(wrong_estimate(64, Probes::new(4), Items::new(1)), 0.0);
         assert_close(wrong_estimate(2, Probes::new(1), Items::new(2)), 0.5, 1e-12);
     }

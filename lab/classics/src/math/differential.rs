@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_of_mullins_values_are_the_formula_rounded_and_one_is_cut_off() {
+    fn seven_of_mullins_values_are_rounded_and_one_is_truncated() {
         for (bits, probes, printed) in PRINTED {
             let odd_one = (bits, probes) == (65_536, 4);
             let want = if odd_one { 0.015 } else { printed };
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_bytes_nor_seven_in_thirty_give_what_mullin_printed() {
+    fn sizes_in_bytes_and_modified_records_miss_mullins_values() {
         for (bits, probes, printed) in PRINTED {
             assert!(rounded(0.0, 8, bits, probes) < printed / 10.0);
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filling_filter_is_the_mean_of_the_filters_it_was() {
+    fn rate_of_a_filling_filter_is_the_mean_over_its_reads() {
         let rates: Vec<f64> = (0..=4)
             .map(|n| preloaded(Bits::new(64), Probes::new(2), Items::new(n)))
             .collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fold_is_a_floor_that_no_size_goes_below() {
+    fn folded_keys_set_a_floor_of_the_rate() {
         let rate = |range, bits| folded(range, Bits::new(bits), Probes::new(6), RECORDS);
         // 1 − (1 − 1/190,000)^7,000
         assert_close(rate(190_000, 1 << 40), 0.036_171, 1e-4);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn few_draws_are_all_distinct_and_many_meet_all() {
+    fn distinct_keys_grow_from_draws_to_the_whole_range() {
         assert_close(distinct(1 << 40, 1_000.0), 1_000.0, 1e-6);
         assert_close(distinct(2, 1.0), 1.0, 1e-12);
         assert_close(distinct(2, 2.0), 1.5, 1e-12);

@@ -322,7 +322,7 @@ mod tests {
     /// If k does not divide m, some slices are one bit larger than the others. The rate is the
     /// product of their probabilities.
     #[test]
-    fn uneven_slices_come_close_to_the_real_formula() {
+    fn uneven_slices_approach_the_partitioned_formula() {
         for (row, k, n) in rows() {
             let (bits, count) = (M.get(), u64::from(k.get()));
             let of = |bits, count| slices::rate(Bits::new(bits), Probes::new(count), n);
@@ -334,7 +334,7 @@ mod tests {
 
     /// Formulas that subtract lose digits, so these are compared by absolute error.
     #[test]
-    fn the_papers_sums_and_iterations_agree_as_far_as_their_signs_allow() {
+    fn subtracting_formulas_of_the_paper_agree_to_1e_11() {
         for (row, k, n) in rows() {
             let [with, without] = row.exact;
             assert!((textbook::rate_exact(M, k, n) - with).abs() < 1e-11);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_has_these_moments() {
+    fn distribution_has_the_computed_moments() {
         let (k, n) = (Probes::new(5), Items::new(16));
         let chances = standard_distribution(M, k, n);
         let about = |centre: f64, power| -> f64 {
@@ -365,7 +365,7 @@ mod tests {
 
     /// §3: optima 5 and 5, .023 and .022, 3.28 % apart; 11 and 10, .00054 and .00046, 13.6 %.
     #[test]
-    fn the_optima_are_the_papers() {
+    fn optima_equal_those_of_the_paper() {
         for (keys, ks, rates, apart) in [
             (16, (5, 5), (0.023, 0.022), 0.032_796),
             (8, (11, 10), (0.000_54, 0.000_46), 0.136_09),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_certain() {
+    fn rates_of_edge_cases_are_exact() {
         let of = |m, k, n| (Bits::new(m), Probes::new(k), Items::new(n));
         for rate in [standard, classic] {
             let (m, k, none) = of(64, 3, 0);

@@ -40,7 +40,7 @@ mod tests {
     use crate::math::assert_close;
 
     #[test]
-    fn half_empty_cells_take_one_more_step_than_a_coin() {
+    fn half_full_table_of_one_bit_codes_equals_hand_count() {
         // With one bit, half of the codes differ from the key's: 1/4 accepts, 1/2 rejects, 1/4
         // continues.
         assert_close(rate(0.5, 1), 1.0 / 3.0, 1e-12);

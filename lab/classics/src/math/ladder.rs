@@ -215,7 +215,7 @@ mod tests {
 
     /// Table 1, and the capacities by two rules that the paper gives elsewhere in its text.
     #[test]
-    fn table_1_is_the_papers() {
+    fn table_1_is_reproduced() {
         for (p, k, m, printed, half_full, by_fill) in [
             (1e-3, 10, 26_214, 18_232, 18_170, 18_232),
             (1e-4, 14, 18_724, 13_674, 12_978, 13_662),
@@ -240,7 +240,7 @@ mod tests {
 
     /// Figure 1: keys, bits and space at the end of each stage.
     #[test]
-    fn figure_1_is_the_papers() {
+    fn figure_1_is_reproduced() {
         let ends = [
             (21.0, 88.722_839_111_673, 2_688.0, 1.053_604_984_823_934),
             (22.0, 266.168_517_335_019, 8_320.0, 1.087_052_762_119_932),
@@ -293,7 +293,7 @@ mod tests {
     /// "About twice" for s = 2 and "about 50 % more" for s = 4, and the space just after a new
     /// stage.
     #[test]
-    fn figure_2_is_the_papers_at_the_ends_of_stages_only() {
+    fn figure_2_is_reproduced_at_the_ends_of_stages_only() {
         let (two, four) = (ladder(1e-6, 0.5, 2.0), ladder(1e-6, 0.5, 4.0));
         assert_close(at_end(two, 20), 1.957, 1e-3);
         assert_close(at_end(four, 10), 1.488, 1e-3);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn figure_3_is_the_papers() {
+    fn figure_3_is_reproduced() {
         let grown = [1.1, 1.2, 1.5, 2.0, 3.0, 4.0, 8.0, 10.0];
         let stages = |growth| grown.map(|s| ladder(1e-6, 0.5, s).stages(growth));
         assert_eq!(stages(1e2), [26, 17, 10, 7, 5, 5, 4, 3]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn figure_4_is_the_papers() {
+    fn figure_4_is_reproduced() {
         for (p, growth, want) in [
             (1e-3, 1e2, [0.82, 0.89, 1.02, 1.14, 1.45]),
             (1e-3, 1e6, [0.95, 1.02, 1.07, 1.45, 1.49]),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn figure_5_is_the_papers() {
+    fn figure_5_is_reproduced() {
         for (p, r, want) in [
             (1e-3, 0.5, [1.10, 1.91, 2.91]),
             (1e-3, 0.8, [1.30, 1.55, 1.88]),
@@ -353,7 +353,7 @@ mod tests {
 
     /// The closed form agrees with the trial, which does not use it.
     #[test]
-    fn figure_6_is_the_papers() {
+    fn figure_6_is_reproduced() {
         for (s, want) in [
             (2.0_f64.sqrt(), [0.675, 0.873, 0.930, 0.952, 0.964, 0.971]),
             (2.0, [0.646, 0.822, 0.885, 0.918, 0.935, 0.946]),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_slices_move_the_optimum_down() {
+    fn whole_slices_lower_the_best_tightening() {
         for (power, want) in (1..).zip([0.49, 0.75, 0.82, 0.88, 0.88, 0.91]) {
             let found = ladder(1e-6, 0.5, 2.0).best_tightening_by_trial(10_f64.powi(power));
             assert!((found - want).abs() <= 0.01, "10^{power}: {found}");
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ladder_ends_where_no_stage_can_be_made() {
+    fn ladder_is_feasible_up_to_its_last_possible_stage() {
         let halving = ladder(1e-6, 0.5, 2.0);
         assert!(halving.is_feasible(44) && !halving.is_feasible(45));
     }

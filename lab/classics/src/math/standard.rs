@@ -84,7 +84,7 @@ mod tests {
 
     /// One bit, one probe: set for certain. Two bits, one key, one probe: one in two.
     #[test]
-    fn exact_where_it_can_be_counted_by_hand() {
+    fn exact_rate_equals_hand_counts() {
         let exact = |m, k, n| rate_exact(Bits::new(m), Probes::new(k), Items::new(n));
         assert_close(exact(2, 1, 1), 0.5, 1e-12);
         // Both probes of the key hit one bit (1/2): 1/4 of the queries match; else all do.

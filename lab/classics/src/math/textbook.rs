@@ -69,7 +69,7 @@ mod tests {
     const MEGABYTE: Bits = Bits::new(8_000_000);
 
     #[test]
-    fn the_constant_is_the_tutorials() {
+    fn least_rate_at_one_bit_per_key_is_0_6185() {
         assert_close(least_rate(Bits::new(1), Items::new(1)), 0.6185, 1e-4);
     }
 
@@ -100,7 +100,7 @@ mod tests {
     /// Mistake 6: with the logarithm, both layouts take the same; the text's formula gives 38.6 %
     /// more.
     #[test]
-    fn a_partitioned_filter_saves_nothing() {
+    fn partitioned_filter_needs_as_many_bits_as_standard() {
         let (n, p) = (1e6, 0.01_f64);
         let standard = bits(Items::new(1_000_000), Rate::ONE_PERCENT).get() as f64;
         let slices = -p.log2();

@@ -15,7 +15,7 @@ mod tests {
     use crate::math::assert_close;
 
     #[test]
-    fn equal_shares_compound_to_the_whole() {
+    fn equal_shares_compound_to_the_whole_rate() {
         for (rate, parts) in [(0.01, 4), (0.5, 2), (1e-12, 1_000)] {
             let each = share(Rate::new(rate).unwrap(), parts);
             let together = crate::math::growth::compound((0..parts).map(|_| each.get()));

@@ -98,7 +98,7 @@ mod tests {
             .for_each(|command| options(command, of));
     }
 
-    /// Whoever knows an option of one command knows it of all.
+    /// An option means the same in every command.
     #[test]
     fn options_of_one_name_take_the_same_value() {
         let mut all = BTreeMap::new();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packing_is_told_by_its_first_bytes() {
+    fn packing_is_detected_from_the_first_bytes() {
         for (packing, bytes) in packed(LINES) {
             let file = file(&bytes);
             let trace = Trace::open(file.path(), Format::Lines).unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn members_one_after_another_are_one_trace() {
+    fn concatenated_members_are_one_trace() {
         for (packing, bytes) in packed(LINES) {
             let twice = [bytes.clone(), bytes].concat();
             assert_eq!(
@@ -272,7 +272,7 @@ mod tests {
 
     /// A stream cut anywhere is an error, never a shorter trace.
     #[test]
-    fn every_cut_of_a_packed_trace_is_noticed() {
+    fn every_truncation_of_a_packed_trace_is_an_error() {
         let ids: Vec<u8> = (0..500_u64)
             .flat_map(|id| (id * id).to_be_bytes())
             .collect();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_stream_names_its_packing() {
+    fn error_of_a_damaged_stream_names_its_packing() {
         for (packing, mut bytes) in packed(&[b'1', b'\n'].repeat(4000)) {
             let middle = bytes.len() / 2;
             bytes[middle..].fill(0xa5);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_says_how_much_of_it_is_there() {
+    fn error_of_a_cut_record_gives_its_remaining_bytes() {
         let error = read(&[1; 19], Format::U64Be).unwrap_err();
         assert!(matches!(
             error,
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_by_its_number() {
+    fn error_of_a_bad_line_gives_its_number() {
         let long = [b'1'; 5000];
         let bad: [(&[u8], Format); 8] = [
             (b"1\n\n2\n", Format::Lines),

@@ -6,7 +6,7 @@ use crate::filter::naive::{hashes, imprint};
 use crate::filter::{Chain, Stage};
 
 #[test]
-fn a_union_is_what_inserting_both_makes() {
+fn or_equals_inserting_keys_of_both() {
     for kind in KINDS {
         let [left, right, both] = [(); 3].map(|()| stage(kind, 1_000, 0.01));
         insert_all(&left, hashes(1).take(700));
@@ -20,7 +20,7 @@ fn a_union_is_what_inserting_both_makes() {
 
 /// OR of several stages commutes, associates, and is idempotent.
 #[test]
-fn unions_may_be_made_in_any_order() {
+fn or_is_commutative_associative_and_idempotent() {
     for kind in KINDS {
         let part = |i: usize| {
             let part = stage(kind, 1_000, 0.01);
@@ -40,7 +40,7 @@ fn unions_may_be_made_in_any_order() {
 }
 
 #[test]
-fn an_intersection_keeps_the_common_keys_and_the_stricter_rate() {
+fn and_contains_common_keys_at_the_lower_rate() {
     for kind in KINDS {
         let [left, right, common] = [(); 3].map(|()| stage(kind, 3_000, 0.01));
         insert_all(&left, hashes(1).take(2_000));
@@ -72,7 +72,7 @@ fn an_intersection_keeps_the_common_keys_and_the_stricter_rate() {
 
 /// A chain says *maybe* exactly if one of its stages does.
 #[test]
-fn a_chain_answers_for_each_of_its_stages() {
+fn chain_answers_maybe_if_any_stage_does() {
     for kind in KINDS {
         let [left, right] = [0, 900].map(|skip| {
             let part = stage(kind, 1_000, 0.1);
@@ -89,7 +89,7 @@ fn a_chain_answers_for_each_of_its_stages() {
 }
 
 #[test]
-fn words_make_the_stage_they_came_from() {
+fn stage_is_rebuilt_from_its_words() {
     for kind in KINDS {
         let original = stage(kind, 1_000, 0.01);
         insert_all(&original, hashes(1).take(1_000));
@@ -106,7 +106,7 @@ fn words_make_the_stage_they_came_from() {
 }
 
 #[test]
-fn sealing_and_loading_keeps_every_key() {
+fn sealed_and_loaded_filter_contains_every_key() {
     for kind in KINDS {
         let filter = scalable(kind);
         insert_all(&filter, hashes(1).take(10_000));

@@ -73,11 +73,11 @@ pub fn words(stage: &Stage) -> Vec<u64> {
 /// are tested as well.
 #[test]
 fn no_key_is_answered_absent() {
-    deny_no_key(sets());
+    check_no_key_is_absent(sets());
 }
 
-/// The law of the same name.
-pub fn deny_no_key(filters: Vec<Boxed>) {
+/// The law above, for any filters.
+pub fn check_no_key_is_absent(filters: Vec<Boxed>) {
     for mut filter in filters {
         for hash in hashes(1).take(30_000) {
             filter.insert(hash);
@@ -93,12 +93,12 @@ pub fn deny_no_key(filters: Vec<Boxed>) {
 /// `insert` says *new* exactly if the filter said *absent*. A key that is old to the oracle is
 /// never new.
 #[test]
-fn insertion_tells_what_a_look_up_would() {
-    tell_what_a_look_up_would(sets());
+fn insert_is_new_exactly_if_lookup_is_absent() {
+    check_insert_agrees_with_lookup(sets());
 }
 
-/// The law of the same name.
-pub fn tell_what_a_look_up_would(filters: Vec<Boxed>) {
+/// The law above, for any filters.
+pub fn check_insert_agrees_with_lookup(filters: Vec<Boxed>) {
     for mut filter in filters {
         let mut oracle = Naive::default();
         let repeated = hashes(1).take(500).chain(hashes(1).take(1_000));
@@ -114,12 +114,12 @@ pub fn tell_what_a_look_up_would(filters: Vec<Boxed>) {
 }
 
 #[test]
-fn an_empty_filter_holds_nothing() {
-    hold_nothing_when_empty(sets());
+fn empty_filter_answers_absent() {
+    check_empty_filter(sets());
 }
 
-/// The law of the same name.
-pub fn hold_nothing_when_empty(filters: Vec<Boxed>) {
+/// The law above, for any filters.
+pub fn check_empty_filter(filters: Vec<Boxed>) {
     for filter in filters {
         assert!(!hashes(1).take(1_000).any(|hash| filter.may_contain(hash)));
         assert_eq!(filter.predicted_rate(), 0.0);
@@ -130,7 +130,7 @@ pub fn hold_nothing_when_empty(filters: Vec<Boxed>) {
 /// Holds if an insertion does not depend on what is in the filter already. The other filters are
 /// tested below.
 #[test]
-fn the_order_of_insertion_leaves_no_trace() {
+fn insertion_order_does_not_change_words() {
     for kind in KINDS {
         let (forward, backward) = in_both_orders(|| stage(kind, 1_000, 0.01));
         assert_eq!(words(&forward), words(&backward));
@@ -140,7 +140,7 @@ fn the_order_of_insertion_leaves_no_trace() {
 /// A growing filter puts later keys into a later stage. In either order all keys stay, by the law
 /// above.
 #[test]
-fn some_filters_remember_the_order() {
+fn words_of_growing_filter_depend_on_insertion_order() {
     for kind in KINDS {
         let (forward, backward) = in_both_orders(|| scalable(kind));
         let [first, other] =
@@ -164,7 +164,7 @@ pub fn in_both_orders<F: Subject>(make: impl Fn() -> F) -> (F, F) {
 }
 
 #[test]
-fn batches_insert_what_single_calls_do() {
+fn insert_many_equals_single_inserts() {
     let keys: Vec<_> = hashes(1).take(1_001).collect();
     for kind in KINDS {
         // For the blocked kind, these give patterns of two groups and of four.
@@ -188,7 +188,7 @@ fn batches_insert_what_single_calls_do() {
 }
 
 #[test]
-fn four_threads_lose_nothing() {
+fn keys_of_four_concurrent_writers_are_found() {
     for kind in KINDS {
         filled_by_four(&stage(kind, 1_000, 0.01));
         filled_by_four(&scalable(kind));
@@ -215,7 +215,7 @@ where
 
 /// A copy taken during insertions has every key inserted before the call.
 #[test]
-fn a_copy_taken_amid_insertions_has_what_came_before() {
+fn copy_during_insertions_contains_all_earlier_keys() {
     let filter = scalable(Kind::Blocked);
     insert_all(&filter, hashes(1).take(5_000));
     std::thread::scope(|scope| {

@@ -75,7 +75,7 @@ fn measured_rates_are_the_predicted_ones() {
 }
 
 #[test]
-fn the_bits_tell_how_many_keys_and_at_what_rate() {
+fn keys_and_rate_are_estimated_from_bits() {
     for kind in KINDS {
         let filter = stage(kind, 100_000, 0.01);
         insert_all(&filter, hashes(1).take(100_000));

@@ -58,7 +58,7 @@ pub fn shapes() -> impl Iterator<Item = Shape> {
 
 /// No shape panics, divides by zero, or reads outside its words.
 #[test]
-fn no_shape_is_dangerous() {
+fn no_shape_panics_or_reads_out_of_bounds() {
     for shape in shapes() {
         exercise(shape);
     }
@@ -66,7 +66,7 @@ fn no_shape_is_dangerous() {
 
 /// A shape is read by at most one type, which is that of its kind.
 #[test]
-fn one_type_reads_a_shape() {
+fn shape_is_accepted_by_at_most_one_type() {
     let mut stages = 0_usize;
     for shape in shapes().filter(|shape| shape.bits.get() <= 1024) {
         let stage = Stage::new(shape).is_ok();
@@ -83,7 +83,7 @@ fn one_type_reads_a_shape() {
 /// No empty stage is made of counters, nor of cells that are solved from all keys at once. The
 /// error says what to do.
 #[test]
-fn kinds_without_bits_are_no_empty_stages() {
+fn empty_stage_of_static_or_counting_kind_is_refused() {
     for kind in ALL_KINDS.into_iter().filter(|kind| !KINDS.contains(kind)) {
         let refusal = Stage::with_rate(kind, Items::new(9), Rate::ONE_PERCENT).unwrap_err();
         let expected = ShapeError::Kind {
@@ -116,7 +116,7 @@ fn exercise(shape: Shape) {
 }
 
 #[test]
-fn what_cannot_be_had_is_an_error() {
+fn impossible_stage_size_is_an_error() {
     let most = Items::new(u64::MAX);
     for kind in KINDS {
         assert!(Stage::with_rate(kind, most, Rate::ONE_PERCENT).is_err());
@@ -130,7 +130,7 @@ fn what_cannot_be_had_is_an_error() {
 
 /// More bits than a 32-bit number can index: a fifth of the keys' bits is beyond that.
 #[test]
-fn bits_past_the_2_to_the_32nd_are_used_as_the_others() {
+fn bits_beyond_32_bit_indexes_are_used() {
     const KEYS: usize = 10_000;
     const NUMBERED: u64 = 1 << 32;
     for kind in KINDS {

@@ -150,7 +150,7 @@ mod tests {
     /// Some shards span several parts, and some parts span several shards.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn keys_that_come_in_parts_make_a_stage_as_those_that_come_at_once() {
+    fn stage_built_in_parts_matches_stage_built_at_once() {
         const KEYS: usize = 4_300_000;
         let keys: Vec<KeyHash> = hashes(1).take(KEYS).collect();
         let at_once = Stage::ribbon(keys.clone(), RATE).unwrap();
@@ -168,7 +168,7 @@ mod tests {
 
     /// Most parts have no keys, the others ten at most.
     #[test]
-    fn few_keys_come_in_many_parts() {
+    fn few_keys_in_many_parts_are_all_found() {
         for count in [0, 1, 10, 200] {
             let keys: Vec<KeyHash> = hashes(1).take(count).collect();
             let stage = in_parts(&keys, 40).unwrap();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "part 1 is missing")]
-    fn a_stage_of_some_parts_is_refused() {
+    fn finish_with_a_missing_part_is_refused() {
         let builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
         let builder = builder.with_part(vec![KeyHash::new(1)]).unwrap();
         let _refused = builder.finish();

@@ -335,7 +335,7 @@ mod tests {
     /// The next size would be tried then.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn fewer_slots_than_keys_are_too_few() {
+    fn solving_fails_with_fewer_slots_than_keys() {
         assert!(in_slots(KEYS as u64 - 500).is_none());
     }
 }

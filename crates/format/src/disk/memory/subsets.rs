@@ -28,8 +28,9 @@ pub(super) fn subsets(
 struct SplitMix(u64);
 
 impl SplitMix {
-    /// A random subset: about half of the changes, nearly all of them or nearly none. Fair coins
-    /// alone would practically never leave a single one out of thousands.
+    /// A random subset: about half of the changes, nearly all of them or nearly none. With a
+    /// probability of one half each, a single one out of thousands would practically never be left
+    /// out.
     fn subset(&mut self, changes: usize) -> Vec<bool> {
         let survives = match self.next() % 4 {
             0 => |word: u64| word.is_multiple_of(64),

@@ -116,7 +116,7 @@ fn header_of(bits: u64) -> (Vec<u8>, u64) {
 }
 
 #[test]
-fn what_is_stored_is_found_and_listed_until_it_is_removed() {
+fn stored_sidecar_is_found_and_listed_until_removed() {
     let disk = MemoryDisk::new();
     let folder = folder(&disk);
     assert_eq!(folder.load(FIRST).unwrap(), None);
@@ -143,7 +143,7 @@ fn what_is_stored_is_found_and_listed_until_it_is_removed() {
 }
 
 #[test]
-fn a_sidecar_of_anything_else_is_refused() {
+fn sidecar_of_another_subject_store_or_hash_is_refused() {
     let disk = MemoryDisk::new();
     let folder = folder(&disk);
     folder.store(&of_segment(ONE, 5)).unwrap();
@@ -206,7 +206,7 @@ fn a_header_is_read_without_the_rest_of_the_file() {
 
 /// Even if a header agrees with its file in every length, that much memory is not allocated.
 #[test]
-fn of_a_file_too_long_for_a_sidecar_the_header_alone_is_read() {
+fn only_the_header_of_an_oversized_sidecar_is_read() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("sieve");
     let folder = SidecarFolder::new(Arc::new(RealDisk), path, STORE, imprint(1));
@@ -258,7 +258,7 @@ fn newer_sidecar_that_must_not_be_trusted_is_removed_durably() {
 }
 
 #[test]
-fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
+fn prepare_removes_own_temporary_files_only() {
     let disk = MemoryDisk::new();
     let ours = [
         format!("{ONE}.sieve.0123456789abcdef.tmp"),
@@ -279,7 +279,7 @@ fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
 /// Two threads that prepare at once may remove the same file. A file that cannot be removed is an
 /// error.
 #[test]
-fn a_file_that_is_gone_is_swept_and_one_that_stays_is_an_error() {
+fn removal_error_is_ignored_only_for_a_missing_file() {
     let gone = Err(io::ErrorKind::NotFound.into());
     assert!(ignore_missing(gone).is_ok());
     let stays = ignore_missing(Err(io::ErrorKind::PermissionDenied.into()));
@@ -288,7 +288,7 @@ fn a_file_that_is_gone_is_swept_and_one_that_stays_is_an_error() {
 
 /// An error is never `None`: "no such file" may start a rebuild that replaces the file.
 #[test]
-fn a_disk_error_is_never_a_missing_file_nor_another_filter() {
+fn disk_error_is_not_reported_as_a_missing_file() {
     let disk = MemoryDisk::new();
     let folder = folder(&disk);
     folder.store(&of_segment(ONE, 5)).unwrap();
@@ -303,7 +303,7 @@ fn a_disk_error_is_never_a_missing_file_nor_another_filter() {
 
 /// A file is written and read in pieces, and any transfer may be short.
 #[test]
-fn a_large_sidecar_is_stored_and_found_whatever_comes_at_once() {
+fn large_sidecar_is_stored_and_loaded_in_short_transfers() {
     let disk = MemoryDisk::new();
     let folder = folder(&disk);
     let mut large = of_segment(ONE, 5);
@@ -347,7 +347,7 @@ fn a_large_sidecar_is_stored_and_found_whatever_comes_at_once() {
 
 /// A filter is stored while it takes keys: the file has all earlier keys, and its checksums match.
 #[test]
-fn a_filter_that_takes_keys_meanwhile_is_stored_whole() {
+fn filter_stored_during_insertions_has_all_earlier_keys() {
     const KEYS: u64 = 200_000;
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("sieve");
@@ -379,7 +379,7 @@ fn a_filter_that_takes_keys_meanwhile_is_stored_whole() {
 }
 
 #[test]
-fn a_stage_that_cannot_be_asked_is_told_and_no_filter() {
+fn stage_of_an_impossible_shape_is_reported_as_damage() {
     let disk = MemoryDisk::new();
     let folder = folder(&disk);
     let mut odd = of_segment(ONE, 5);

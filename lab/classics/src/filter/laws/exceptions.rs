@@ -33,7 +33,7 @@ fn count(set: &Composite, keys: impl Iterator<Item = KeyHash>, answer: Membershi
 }
 
 #[test]
-fn a_composite_never_says_never_of_a_member_nor_in_of_a_removed_key() {
+fn added_key_is_not_never_in_and_removed_key_is_out() {
     for kind in KINDS {
         let set = filled(kind);
         assert_eq!(count(&set, hashes(1).take(ADDED), Membership::NeverIn), 0);
@@ -44,7 +44,7 @@ fn a_composite_never_says_never_of_a_member_nor_in_of_a_removed_key() {
 
 /// Both kinds of error are as frequent as computed from the current bits.
 #[test]
-fn a_composite_errs_as_often_as_its_two_filters_do() {
+fn error_rates_of_a_composite_equal_those_of_its_filters() {
     for kind in KINDS {
         let set = filled(kind);
         let (taken, denied) = (set.added().observed_rate(), set.removed().observed_rate());
@@ -69,7 +69,7 @@ fn a_composite_errs_as_often_as_its_two_filters_do() {
 
 /// This holds if keys are removed after they were added and not before.
 #[test]
-fn the_order_leaves_no_trace_in_a_composite() {
+fn insertion_order_does_not_change_a_composite() {
     for kind in KINDS {
         let (forward, backward) = (filled(kind), composite(kind));
         let reversed = |keys: usize| {
@@ -85,7 +85,7 @@ fn the_order_leaves_no_trace_in_a_composite() {
 
 /// The last three generations of a thousand keys are never forgotten, in any layout.
 #[test]
-fn a_window_denies_no_key_within_it() {
+fn window_contains_all_keys_of_its_generations() {
     for kind in KINDS {
         let mut window = window(kind);
         let keys: Vec<_> = hashes(1).take(10_000).collect();
@@ -99,7 +99,7 @@ fn a_window_denies_no_key_within_it() {
 }
 
 #[test]
-fn a_window_takes_strangers_in_as_often_as_its_generations_do() {
+fn window_rate_is_the_compound_rate_of_its_generations() {
     for kind in KINDS {
         let mut window = window(kind);
         hashes(1)

@@ -145,7 +145,7 @@ fn strangers_taken(maybe: impl Fn(KeyHash) -> bool) -> usize {
 }
 
 #[test]
-fn a_filter_grown_a_million_fold_is_what_the_theory_says() {
+fn filter_grown_a_million_fold_follows_the_theory() {
     const KEYS: usize = 1_000_000;
     let shapes = KINDS
         .into_iter()
@@ -181,7 +181,7 @@ fn a_filter_grown_a_million_fold_is_what_the_theory_says() {
 }
 
 #[test]
-fn counters_grown_far_are_what_the_theory_says() {
+fn growing_counters_follow_the_theory() {
     let from_one = Growth {
         rate: PROMISED,
         first: Items::new(1),

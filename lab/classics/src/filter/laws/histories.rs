@@ -56,7 +56,7 @@ const WIDTH: CounterWidth = CounterWidth::Eight;
 const MANY: u64 = u64::MAX;
 
 #[test]
-fn filters_of_fixed_size_deny_no_member() {
+fn filters_of_fixed_size_have_no_false_negatives() {
     live_through(
         "counting",
         Counting::with_rate(ITEMS, RATE).unwrap(),
@@ -81,7 +81,7 @@ fn filters_of_fixed_size_deny_no_member() {
 }
 
 #[test]
-fn growing_filters_deny_no_member() {
+fn growing_filters_have_no_false_negatives() {
     let growth = Growth {
         first: Items::new(100),
         rate: Rate::new(0.1).unwrap(),

@@ -13,7 +13,7 @@ use crate::math::{Bits, Items, Rate};
 
 /// Equal counter by counter, even if the filters have keys in common.
 #[test]
-fn counters_added_are_what_inserting_both_makes() {
+fn added_counters_equal_inserting_keys_of_both() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
     let [mut left, right, both] = parts(|| Counting::with_rate(items, rate).unwrap());
     left.add(&right).unwrap();
@@ -26,7 +26,7 @@ fn counters_added_are_what_inserting_both_makes() {
 
 /// The upper bound is that of inserting both. The estimate may differ, and may be too low.
 #[test]
-fn recurring_minima_added_keep_the_bound_and_the_members() {
+fn added_recurring_minima_keep_bound_and_keys() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
     let make = |items| move || RecurringMinimum::with_rate(items, rate, WIDTH).unwrap();
     let [mut left, right, both] = parts(make(items));
@@ -58,7 +58,7 @@ fn parts<F: Insert>(make: impl Fn() -> F) -> [F; 3] {
 }
 
 #[test]
-fn words_make_the_counters_and_codes_they_came_from() {
+fn counters_and_codes_are_rebuilt_from_their_words() {
     let (items, rate, keys) = (Items::new(1_000), Rate::ONE_PERCENT, || {
         hashes(1).take(1_000)
     });
@@ -79,7 +79,7 @@ fn words_make_the_counters_and_codes_they_came_from() {
 }
 
 #[test]
-fn parts_make_the_filter_they_came_from() {
+fn filter_is_rebuilt_from_its_parts() {
     let (items, rate, keys) = (Items::new(1_000), Rate::ONE_PERCENT, || {
         hashes(1).take(1_000)
     });
@@ -110,7 +110,7 @@ fn reread<R: Rule>(filter: &Multiset<R>) -> Multiset<R> {
 }
 
 #[test]
-fn stages_of_other_kinds_are_refused_whole() {
+fn merge_of_different_kinds_is_refused_and_sets_no_bit() {
     for kind in KINDS {
         for other in KINDS.into_iter().filter(|other| *other != kind) {
             let (a, b) = (stage(kind, 100, 0.01), stage(other, 100, 0.01));

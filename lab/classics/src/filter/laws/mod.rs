@@ -10,7 +10,8 @@ mod rates;
 mod shapes;
 
 use super::laws_of_filters::{
-    Boxed, deny_no_key, hold_nothing_when_empty, in_both_orders, tell_what_a_look_up_would,
+    Boxed, check_empty_filter, check_insert_agrees_with_lookup, check_no_key_is_absent,
+    in_both_orders,
 };
 use super::{
     CounterWidth, Counting, Filter, Growing, Growth, HashCoding, Insert, MinimalIncrease,
@@ -90,24 +91,24 @@ fn growth() -> Growth {
 /// too.
 #[test]
 fn no_key_is_answered_absent() {
-    deny_no_key(all());
+    check_no_key_is_absent(all());
 }
 
 /// `insert` returns *new* exactly if the filter answered *absent*, and never for a key that the
 /// oracle has seen.
 #[test]
-fn insertion_tells_what_a_look_up_would() {
-    tell_what_a_look_up_would(sets());
+fn insert_is_new_exactly_if_lookup_is_absent() {
+    check_insert_agrees_with_lookup(sets());
 }
 
 #[test]
-fn an_empty_filter_holds_nothing() {
-    hold_nothing_when_empty(all());
+fn empty_filter_answers_absent() {
+    check_empty_filter(all());
 }
 
 /// For filters whose insertions do not depend on earlier ones. The others are tested below.
 #[test]
-fn the_order_of_insertion_leaves_no_trace() {
+fn insertion_order_does_not_change_words() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
     let (forward, backward) = in_both_orders(|| Counting::with_rate(items, rate).unwrap());
     assert_eq!(forward, backward);
@@ -124,7 +125,7 @@ fn the_order_of_insertion_leaves_no_trace() {
 /// filter puts later keys into later stages. In either order no inserted key is lost: that is the
 /// law above.
 #[test]
-fn some_filters_remember_the_order() {
+fn words_of_some_filters_depend_on_insertion_order() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
     let minimal = || MinimalIncrease::with_rate(items, rate, WIDTH).unwrap();
     let (forward, backward) = in_both_orders(minimal);

@@ -99,7 +99,7 @@ impl Seen {
 /// For filters whose rate depends on their actual fill: the measured rate is the one that the
 /// filter computes.
 #[test]
-fn measured_rates_are_the_ones_that_filters_claim() {
+fn measured_rates_equal_the_rates_computed_by_filters() {
     for rate in RATES {
         for items in [1_000, 10_000] {
             let rate = Rate::new(rate).unwrap();
@@ -184,7 +184,7 @@ fn small_slices_keep_a_strict_rate() {
 /// The floor of double hashing, a + i b in slices of m bits: n/m² of all keys share a and b with
 /// some member and are answered *maybe*, however many slices there are.
 #[test]
-fn double_hashing_would_have_a_floor() {
+fn double_hashing_has_a_floor_of_its_rate() {
     const SLICE: u64 = 128;
     const KEYS: usize = 89;
     const ASKED: usize = 2_000;

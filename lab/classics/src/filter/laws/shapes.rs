@@ -7,7 +7,7 @@ use crate::math::Items;
 
 /// No shape causes a panic, a division by zero, or an access outside of the words.
 #[test]
-fn no_shape_is_dangerous() {
+fn no_shape_panics_or_reads_out_of_bounds() {
     for shape in shapes() {
         for count in [0, 1, 2, 8, 16] {
             for word in [0, 0x5555, u64::MAX] {
@@ -19,7 +19,7 @@ fn no_shape_is_dangerous() {
 
 /// A shape is accepted by at most one type, which is that of its kind.
 #[test]
-fn one_type_reads_a_shape() {
+fn shape_is_accepted_by_at_most_one_type() {
     let mut read = 0;
     for shape in shapes().filter(|shape| shape.bits.get() <= 1024) {
         let counting = Counting::new(shape).is_ok();

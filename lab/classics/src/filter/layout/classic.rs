@@ -118,7 +118,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_key_has_as_many_bits_as_probes() {
+    fn key_sets_as_many_bits_as_probes() {
         for probes in [1, 7, 63, 64] {
             let geometry = Classic { bits: 64, probes };
             for hash in hashes(1).take(1_000) {

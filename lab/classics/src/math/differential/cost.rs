@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_interval_is_the_square_root_law_where_only_held_records_grow() {
+    fn best_interval_follows_the_square_root_law() {
         let law = OPERATION.square_root_interval(&COSTS).unwrap();
         assert_close(law, 1e6, 1e-9);
         assert_close(OPERATION.best_interval(&COSTS, None).unwrap(), law, 0.01);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowded_filter_is_reorganised_sooner() {
+    fn overfull_filter_shortens_the_best_interval() {
         let with_headroom = OPERATION.best_interval(&COSTS, filter(1 << 22, 4)).unwrap();
         let crowded = OPERATION.best_interval(&COSTS, filter(1 << 17, 4)).unwrap();
         assert!(crowded < 0.8 * with_headroom, "{crowded} {with_headroom}");
@@ -350,7 +350,7 @@ mod tests {
     /// Right after a reorganisation, nothing is modified and the filter is empty: a lookup takes
     /// one probe and avoids one search.
     #[test]
-    fn a_fresh_file_costs_what_can_be_added_up_by_hand() {
+    fn cost_of_a_fresh_file_equals_the_sum_by_hand() {
         let plan = Plan {
             filter: filter(1 << 30, 4),
             interval: 1.0,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_saves_what_the_plan_without_it_costs_more() {
+    fn filter_saves_the_cost_difference_of_both_plans() {
         for (bits, probes, interval) in [(1 << 20, 3, 1e5), (1 << 14, 1, 1e6), (1 << 24, 8, 1e7)] {
             let plan = |filter| OPERATION.cost(&COSTS, Plan { filter, interval });
             let (with, without) = (plan(filter(bits, probes)), plan(None));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn no_filter_is_advised_where_a_search_is_cheaper_than_a_probe() {
+    fn no_filter_is_advised_if_search_is_cheaper_than_probe() {
         let cheap = Costs {
             search: 0.005,
             ..COSTS
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_size_is_above_the_limit() {
+    fn advised_sizes_are_within_the_limit() {
         let limit = Some(Bits::new(100_000));
         let advice = OPERATION.advise(&COSTS, None, limit, 0.01);
         let bits = |choice: &Choice| choice.plan.filter.unwrap().bits.get();

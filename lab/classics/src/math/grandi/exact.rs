@@ -116,7 +116,7 @@ fn assert_is(found: impl Fn(Bits, Probes, Items) -> f64, filter: Filter, exact: 
 }
 
 #[test]
-fn the_standard_sum_and_iteration_are_the_safe_form() {
+fn standard_sum_and_iteration_equal_the_safe_form() {
     for filter in filters() {
         let summed = standard_summed(filter);
         assert_eq!(standard_iterated(filter), summed, "{filter:?}");
@@ -125,7 +125,7 @@ fn the_standard_sum_and_iteration_are_the_safe_form() {
 }
 
 #[test]
-fn the_classic_sum_and_iteration_are_the_safe_form() {
+fn classic_sum_and_iteration_equal_the_safe_form() {
     for filter in filters() {
         let summed = classic_summed(filter);
         assert_eq!(classic_iterated(filter), summed, "{filter:?}");

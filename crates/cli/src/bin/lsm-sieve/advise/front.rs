@@ -238,7 +238,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// An error without lookups: then there is no share of misses, and no verdict.
+    /// An error if there are no lookups: they have no share of misses to decide by.
     fn new(counts: Counts, source: &'static str) -> Result<Self, Stop> {
         if counts.reads == 0 {
             return Err(Stop::input(format!(
