@@ -7,7 +7,7 @@ use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions, ThreadMode
 
 use super::SieveDb;
 use crate::hooks::{self, past_filters};
-use lsm_sieve_front::cf_filter::{lookup, multi_lookup};
+use lsm_sieve_front::cf_filter::lookup;
 use lsm_sieve_front::cf_filters::CfFilters;
 
 /// The values of several keys, in their order.
@@ -66,22 +66,6 @@ impl<T: ThreadMode> SieveDb<T> {
         lookup::get(self.sieve.filters_of(cf), key, || past_filters(engine))
     }
 
-    /// The values of several keys, each of its own column family, in their order and from one
-    /// consistent state of the database. The engine is read once, for the keys that passed the
-    /// filters; or again for all keys, if some were written meanwhile. The read options may carry a
-    /// snapshot.
-    pub fn multi_get_cf_opt<'b, W: AsColumnFamilyRef + 'b, K: AsRef<[u8]>>(
-        &self,
-        keys: impl IntoIterator<Item = (&'b W, K)>,
-        options: &ReadOptions,
-    ) -> Values<Vec<u8>> {
-        let keys: Vec<(&W, K)> = keys.into_iter().collect();
-        read_many_of(self.cf_filters(), &keys, |left| {
-            let left = left.iter().map(|&at| (keys[at].0, keys[at].1.as_ref()));
-            past_filters(|| self.engine.multi_get_cf_opt(left, options))
-        })
-    }
-
     /// The value of a key of the default column family, read from the engine without the filters.
     ///
     /// # Errors
@@ -110,12 +94,10 @@ pub(crate) fn read_many_of<V, W: AsColumnFamilyRef, K: AsRef<[u8]>>(
     keys: &[(&W, K)],
     engine: impl Fn(&[usize]) -> Values<V>,
 ) -> Values<V> {
-    let with_filters = keys.iter().map(|(cf, key)| {
-        let filters = cf_filters.get(hooks::cf_id(*cf));
-        (filters, key.as_ref())
-    });
-    let with_filters: Vec<_> = with_filters.collect();
-    multi_lookup::multi_get_cf(&with_filters, engine)
+    let cfs: Vec<u32> = keys.iter().map(|(cf, _)| hooks::cf_id(*cf)).collect();
+    let names: Vec<&[u8]> = keys.iter().map(|(_, key)| key.as_ref()).collect();
+    let filtered = cf_filters.multi_get(&cfs, &names, &engine);
+    filtered.unwrap_or_else(|| engine(&(0..keys.len()).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]

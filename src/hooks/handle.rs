@@ -71,14 +71,14 @@ impl Handle {
         fault!(HandleNotFiltered, {
             // SAFETY: just turned raw.
             drop(unsafe { Arc::from_raw(sieve.cast_const().cast::<Sieve>()) });
-            return passes_by(db);
+            return prove_reads_are_filtered(db);
         });
         // SAFETY: the handle is live, and no other thread has the database yet. The reference
         // moves to the shim, which releases it through `sieve_release`.
         unsafe {
             abi::lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS)
         };
-        passes_by(db)
+        prove_reads_are_filtered(db)
     }
 }
 
@@ -115,11 +115,11 @@ fn with_default_cf<T: ThreadMode + 'static, R>(
 }
 
 /// Proves that a read of the database passes through the filters. The engine is not read.
-fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
-    let (found, came_by) = proof::comes_by(|| db.has(b"lsm-sieve"));
+fn prove_reads_are_filtered(db: &impl JustOpened) -> Result<(), OpenError> {
+    let (found, asked) = proof::asks_filters(|| db.has(b"lsm-sieve"));
     fault!(SilentHandlePassed, return Ok(()));
     match found {
-        Ok(false) if came_by => Ok(()),
+        Ok(false) if asked => Ok(()),
         _ => Err(OpenError::HooksSilent {
             what: "the database behind the handle",
         }),
@@ -253,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn a_database_whose_reads_pass_by_is_refused() {
+    fn a_database_whose_reads_bypass_the_filters_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let db: Engine = open(&home.path().join("plain"));
-        assert!(passes_by(&db).is_err());
+        assert!(prove_reads_are_filtered(&db).is_err());
         assert!(!proof::is_due());
         SieveDb::builder(home.path().join("filtered"))
             .open()

@@ -17,7 +17,7 @@ pub(super) fn is_due() -> bool {
 }
 
 /// Runs a read, and returns whether it passed through the filters; they answer its key absent.
-pub(super) fn comes_by<R>(read: impl FnOnce() -> R) -> (R, bool) {
+pub(super) fn asks_filters<R>(read: impl FnOnce() -> R) -> (R, bool) {
     NEXT_IS_ABSENT.set(true);
     let found = read();
     (found, !NEXT_IS_ABSENT.replace(false))

@@ -22,7 +22,7 @@ use crate::options::SieveOptions;
 use crate::sync::unpoisoned;
 use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::prefix_lookup::{self, Span};
-use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
+use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup};
 use lsm_sieve_front::filters::Filters;
 use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::prefix::Prefixes;
@@ -138,19 +138,8 @@ impl Sieve {
         keys: &[&[u8]],
         engine: impl Fn(&[usize]) -> Vec<Found>,
     ) -> bool {
-        let filters = |cf| self.filters.cf_filters.get(cf);
-        let (first, others) = cfs.split_first().expect("some keys are read");
-        if others.iter().all(|cf| cf == first) {
-            let Some(cf_filter) = filters(*first) else {
-                return false;
-            };
-            multi_lookup::multi_get_at(&cf_filter, keys, engine);
-        } else {
-            let with_filters = cfs.iter().zip(keys).map(|(&cf, &key)| (filters(cf), key));
-            let with_filters: Vec<_> = with_filters.collect();
-            multi_lookup::multi_get_cf(&with_filters, engine);
-        }
-        true
+        let values = self.filters.cf_filters.multi_get(cfs, keys, engine);
+        values.is_some()
     }
 
     /// Runs an operation that brings keys past the memtables of the column family with this id, or

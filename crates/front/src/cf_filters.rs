@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::cf_filter::{CfFilter, ExternalWrites, Resolve};
+use crate::cf_filter::{CfFilter, ExternalWrites, Resolve, multi_lookup};
 use crate::fault::fault;
 use crate::math::Bits;
 use crate::options::SummaryRates;
@@ -78,6 +78,28 @@ impl CfFilters {
     pub fn get(&self, id: u32) -> Option<Arc<CfFilter>> {
         self.by_id
             .with(|cf_filters| cf_filters.get(id as usize).cloned().flatten())
+    }
+
+    /// The values of keys, each of the column family with its id, at one moment. `engine` reads those
+    /// at the indexes that it is given. `None` if all are of one column family that has no filters.
+    pub fn multi_get<V, E>(
+        &self,
+        cfs: &[u32],
+        keys: &[&[u8]],
+        engine: impl Fn(&[usize]) -> Vec<Result<Option<V>, E>>,
+    ) -> Option<Vec<Result<Option<V>, E>>> {
+        let Some((first, others)) = cfs.split_first() else {
+            return Some(Vec::new());
+        };
+        if others.iter().all(|cf| cf == first) {
+            let cf_filter = self.get(*first)?;
+            return Some(multi_lookup::multi_get_at(&cf_filter, keys, engine));
+        }
+        let with_filters = cfs.iter().zip(keys);
+        let with_filters: Vec<_> = with_filters
+            .map(|(&cf, &key)| (self.get(cf), key))
+            .collect();
+        Some(multi_lookup::multi_get_cf(&with_filters, engine))
     }
 
     pub fn all(&self) -> Vec<Arc<CfFilter>> {

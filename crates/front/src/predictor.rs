@@ -2,7 +2,7 @@
 //!
 //! A filter that answers *maybe* for a key that exists has saved nothing. So a thread that finds
 //! key after key enters the engine at once, until a lookup comes out otherwise: after 32 hits in a
-//! row. For lookups in random order, that has a probability of 0.98^32 = 52 % if 2 % of them miss,
+//! row. An *absent* of the fast probe ends no row, because that would cost it a store. For lookups in random order, that has a probability of 0.98^32 = 52 % if 2 % of them miss,
 //! and of 3 % if 10 % do. A wrong prediction costs one read of the engine.
 //!
 //! A predictor belongs to one thread, which alone writes it: plain loads and stores.
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
 /// The last lookups of one thread in one column family.
 #[derive(Debug, Default)]
 pub(crate) struct Predictor {
-    /// Hits in a row.
+    /// Hits since the last miss that was not answered by the fast probe.
     hits: AtomicU32,
     /// Whether the engine probed a segment filter for the last key that it was asked for.
     probed_segments: AtomicBool,

@@ -1,8 +1,8 @@
 //! What a lookup reads: one view, loaded once, that proves which keys are absent.
 //!
 //! *Invariant 1.* *Absent* may be answered only by a view of known coverage. Its summary filter
-//! holds every key that a memtable ever took, and every key of the segments that were live when the
-//! view was made. The exceptions are the segments that the view lists as uncovered, which are
+//! holds the key of every entry in a memtable and in a segment that was live when the view was made,
+//! but for tombstones. The exceptions are the segments that the view lists as uncovered, which are
 //! checked one by one. Keys are inserted into the summary filter before the engine makes them
 //! visible, and compaction only removes keys. So a view stays valid until external writes arrive,
 //! such as an ingested file. Before they do, another view of unknown coverage is published.

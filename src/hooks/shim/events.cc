@@ -11,9 +11,10 @@
 namespace lsm_sieve {
 namespace {
 
-// Callbacks may come late, out of order or never: they only wake maintenance. One listener serves
-// all column families: RocksDB copies the list of listeners into each, and accepts none for a
-// column family that is created later.
+// Callbacks may come late, out of order or never. Those of flush and compaction only wake
+// maintenance. That of an ingestion also withdraws coverage, for one that bypassed the handle and so
+// was not announced. One listener serves all column families: RocksDB copies the list of listeners
+// into each, and accepts none for a column family that is created later.
 class WakeupListener : public EventListener {
  public:
   WakeupListener(rust::Listener* listener, const Hooks* hooks)

@@ -130,13 +130,13 @@ pub fn answer(filters: impl Resolve, key: &[u8]) -> Answer {
 }
 
 /// Whether the filters prove a key absent. For reads that do not go through [`get`]: the caller
-/// reads the engine itself. The predictor is ignored.
+/// reads the engine itself. The predictor is not asked, but learns of a miss.
 pub fn rules_out(filters: impl Resolve, key: &[u8]) -> bool {
     answer(filters, key).is_absent()
 }
 
-/// The verdict of all filters on a key; the predictor is ignored. The caller must audit an
-/// [`Verdict::AbsentSampled`].
+/// The verdict of all filters on a key. The predictor is not asked, but learns of a miss. The caller
+/// must audit an [`Verdict::AbsentSampled`].
 pub fn check_all(filters: impl Resolve, key: &[u8]) -> Option<Verdict> {
     filters.with(|cf, reading| {
         let mut probe = Probe::new(key);

@@ -87,7 +87,8 @@ impl Maintenance {
             summary_prefixes,
             ..
         } = cf_filter.view();
-        // Taken first: if external writes begin from here on, it may not be stored (invariant 5).
+        // Taken first: keys that come from here on count as not stored. A store whose earlier states
+        // may come back also forgets what is stored when external writes begin (invariant 5).
         let stored = cf_filter.coverage().to_store(&summary);
         if !cf_filter.coverage().is_complete_by_construction()
             || cf_filter.is_stored()

@@ -205,7 +205,11 @@ fn disabled_filters_are_freed() {
     assert!(cf_filter.feed(vec![cf_filter.view().summary, anew]));
     let before = cf_filter.size();
     cf_filter.disable();
-    assert!(cf_filter.size().get() < before.get() / 10, "{:?}", cf_filter.size());
+    assert!(
+        cf_filter.size().get() < before.get() / 10,
+        "{:?}",
+        cf_filter.size()
+    );
     assert!(!cf_filter.drop_summary(), "there is none left");
 }
 
