@@ -31,7 +31,7 @@ bool IsReadable(uintptr_t word) {
 
 // Reads a value that may not be mapped.
 template <typename T>
-bool Read(uintptr_t address, T* value) {
+bool ReadIfMapped(uintptr_t address, T* value) {
   if (address % sizeof(T) != 0 || !IsReadable(address - address % sizeof(uintptr_t))) return false;
   std::memcpy(value, reinterpret_cast<const void*>(address), sizeof(T));
   return true;
@@ -41,7 +41,7 @@ bool Read(uintptr_t address, T* value) {
 // behind its table of virtual functions. The filters and a time to live are one each.
 bool IsEngine(uintptr_t candidate, uintptr_t engine) {
   for (int wrappers = 0; candidate != engine; ++wrappers) {
-    if (wrappers == 2 || !Read(candidate + sizeof(uintptr_t), &candidate)) return false;
+    if (wrappers == 2 || !ReadIfMapped(candidate + sizeof(uintptr_t), &candidate)) return false;
   }
   return true;
 }
@@ -62,7 +62,7 @@ rocksdb_t* lsm_sieve_find_handle(const void* object, size_t size,
     uintptr_t word = 0;
     std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
     uintptr_t rep = 0;
-    if (word != 0 && Read(word, &rep) && IsEngine(rep, engine)) {
+    if (word != 0 && ReadIfMapped(word, &rep) && IsEngine(rep, engine)) {
       handle = word;
       ++matches;
     }
@@ -84,7 +84,7 @@ size_t lsm_sieve_find_options(const void* object, size_t size, int jobs) noexcep
     uintptr_t word = 0;
     std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
     int value = 0;
-    if (word != 0 && Read(of_jobs(word), &value) && value == jobs) {
+    if (word != 0 && ReadIfMapped(of_jobs(word), &value) && value == jobs) {
       found = at;
       ++matches;
     }
