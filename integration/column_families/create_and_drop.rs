@@ -119,6 +119,21 @@ fn default_cf_cannot_be_dropped() {
     assert!(db.multi_get(["key"])[0].as_ref().unwrap().is_some());
 }
 
+/// The binding's own call has given up its handle by then.
+#[test]
+fn filters_of_a_cf_that_rocksdb_does_not_drop_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.put("key", "value").unwrap();
+    cover(&db);
+    assert!(db.filters().answer("absent").is_absent());
+    let engine: &lsm_sieve::Engine = &db;
+    assert!(engine.drop_cf(DEFAULT_COLUMN_FAMILY_NAME).is_err());
+    assert!(db.filters().answer("absent").is_absent());
+    assert!(!db.filters().answer("key").is_absent());
+    assert_eq!(db.filters().health().cfs.len(), 1);
+}
+
 #[test]
 fn created_cfs_have_filters_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();

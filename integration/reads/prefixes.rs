@@ -576,6 +576,33 @@ fn iterators_within_an_absent_prefix_are_answered_by_the_filters() {
     }
 }
 
+/// Where nearly every seek finds something, the question is wasted time; until one finds nothing.
+#[test]
+fn an_iterator_that_found_much_asks_again_after_a_seek_that_found_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let sieve = sieve().audit(0).adaptive_hits(true);
+    let db = open(home.path(), Some(7), &sieve);
+    fill(&db, 0..100);
+    db.flush().unwrap();
+    cover(&db);
+    settle(&db);
+    let mut iterator = db.raw_iterator_opt(same_prefix());
+    let mut answered = |tenants: std::ops::Range<u32>, is_there: bool| {
+        let before = db.filters().stats().prefixes_absent;
+        for prefix in tenants.map(tenant) {
+            iterator.seek(&prefix);
+            assert_eq!(iterator.valid(), is_there);
+        }
+        db.filters().stats().prefixes_absent - before
+    };
+    for from in [1_000, 2_000] {
+        assert_eq!(answered(0..100, true), 0);
+        assert_eq!(answered(from..from + 1, false), 0, "it does not ask");
+        let answered = answered(from + 1..from + 101, false);
+        assert!((90..=100).contains(&answered), "{answered} of 100");
+    }
+}
+
 /// Each negative is audited then: the engine has none of them.
 #[test]
 fn audits_of_prefixes_find_no_false_negative() {

@@ -14,6 +14,7 @@ use rocksdb::{
 };
 
 use super::blocked_flush::BlockedFlush;
+use crate::engine::RocksEngine;
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::hooks::JustOpened as _;
@@ -21,6 +22,7 @@ use crate::math::{Bits, Items};
 use crate::{Engine, Isolation, SieveDb, SieveOptions, hooks};
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::lookup::answer;
+use lsm_sieve_front::engine::Engine as _;
 use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::prefix::PrefixSet;
 use lsm_sieve_front::segment::Registry;
@@ -82,6 +84,47 @@ fn keys_of_memtables_whose_flush_is_under_way_are_read() {
     held.release_flush();
     db.flush().unwrap();
     assert_no_key_is_denied(&db, 0..2_000);
+}
+
+/// They may become SSTs that a log of keys that begins now does not have.
+#[test]
+fn entries_of_memtables_whose_flush_is_under_way_are_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    let held = BlockedFlush::flushes_of(&mut options);
+    let db = open(&options, home.path());
+    let held = held;
+    write(&db, 0..100);
+    BlockedFlush::write(&db);
+    let mut begin = FlushOptions::default();
+    begin.set_wait(false);
+    db.flush_opt(&begin).unwrap();
+    held.wait();
+    write(&db, 100..110);
+    let engine = RocksEngine::new(Arc::clone(&db.filters().base), false);
+    let cf_filter = db.cf_filters().all().remove(0);
+    let counted = engine.entries_in_memtables(cf_filter.key_space());
+    assert_eq!(counted.unwrap(), 112);
+    held.release_flush();
+    db.flush().unwrap();
+    let counted = engine.entries_in_memtables(cf_filter.key_space());
+    assert_eq!(counted.unwrap(), 0);
+}
+
+/// RocksDB keeps one for as long as somebody reads it.
+#[test]
+fn memtables_that_were_read_are_freed_when_they_are_flushed() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&options(), home.path());
+    let size = || db.property_int_value("rocksdb.size-all-mem-tables");
+    let empty = size().unwrap().unwrap();
+    write(&db, 0..50_000);
+    db.filters().consolidate().unwrap();
+    let filled = size().unwrap().unwrap();
+    assert!(filled > empty + (1 << 20), "{empty} and {filled}");
+    db.flush().unwrap();
+    let left = size().unwrap().unwrap();
+    assert!(left < empty + (1 << 18), "{empty}, {filled} and {left}");
 }
 
 /// Also if RocksDB flushes all families together.

@@ -279,6 +279,42 @@ mod tests {
         assert_eq!(ledger.len(Space::Default), model.len());
     }
 
+    /// A store of nothing that counts the keys of its batches.
+    #[derive(Default)]
+    struct Batches(Vec<usize>);
+
+    impl Store for Batches {
+        type Error = std::convert::Infallible;
+
+        fn read(&self, _: Space, _: &[u8]) -> Result<bool, Self::Error> {
+            Ok(false)
+        }
+
+        fn read_many(&self, _: &[&[u8]]) -> Result<usize, Self::Error> {
+            Ok(0)
+        }
+
+        fn write(&mut self, _: Space, _: &[u8], _: &[u8]) -> Result<(), Self::Error> {
+            Ok(())
+        }
+
+        fn write_many(&mut self, keys: &[Key], _: &[u8]) -> Result<(), Self::Error> {
+            self.0.push(keys.len());
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_block_of_a_ledger_is_written_in_a_batch_of_its_own() {
+        let mut store = Batches::default();
+        Job::Ledger.run(KEYS, &mut store, &mut ()).unwrap();
+        assert_eq!(store.0, [BLOCK_WRITES as usize; 16]);
+    }
+
     #[test]
     fn hits_create_nothing_and_writes_all() {
         assert_eq!(run(Job::Hits).len(Space::Default) as u64, KEYS);

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod external_writes;
 
 use super::recovery::{Commits, State};
 use super::*;
 use crate::disk::{Disk, MemoryDisk, NewFile, Opened};
+use crate::math::Items;
 use lsm_sieve_front::filter_options::FilterOptions;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -658,6 +659,30 @@ fn keys_without_their_records_are_refused_and_read_again() {
     assert!(catch_unwind(AssertUnwindSafe(without_records)).is_err());
     let (disk, memory) = crashed(&disk, &memory);
     check(&open(&disk, &memory, Recovery::Position));
+}
+
+/// At a second pause too: more was written since the first.
+#[test]
+fn filter_that_outgrew_its_size_is_rebuilt_when_the_writers_pause() {
+    let options = FilterOptions::default().expected_keys(Items::new(50));
+    for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (Arc::new(MemoryDisk::new()), Memory::default());
+        let folder = Path::new("/filter");
+        let store = FilteredStore::open_on(disk, memory, folder, &options, recovery, None);
+        let store = store.unwrap();
+        let stages = || store.health().cfs[0].stages;
+        assert!(store.wait_until_complete(LIMIT));
+        for numbers in [0..1_000, 1_000..10_000] {
+            write(&store, numbers);
+            assert!(stages() > 2);
+            let began = Instant::now();
+            while stages() > 2 {
+                assert!(began.elapsed() < LIMIT, "{} stages", stages());
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        check(&store);
+    }
 }
 
 #[test]

@@ -190,6 +190,25 @@ fn filters_of_outputs_are_kept_until_the_outputs_are_installed() {
     assert_eq!(store.reads(), 0);
 }
 
+/// Nothing of segments that are gone is removed while one is being written.
+#[test]
+fn segment_that_is_given_up_is_forgotten_in_the_next_run() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let store = Arc::new(Segments::default());
+    filters.start_without_thread(&store);
+    assert!(filters.wait_until_complete(Duration::from_secs(20)));
+    let known = || {
+        filters.segments_changed();
+        filters.maintain();
+        filters.health().known_segments
+    };
+    let mut build = filters.begin_segment().unwrap();
+    build.add(b"key");
+    assert_eq!(known(), 1, "it is being written");
+    drop(build);
+    assert_eq!(known(), 0);
+}
+
 #[test]
 fn only_the_last_merges_are_remembered() {
     let filters = open(&MemoryDisk::new(), &FilterOptions::default());

@@ -963,6 +963,22 @@ mod tests {
         assert!(filter.predicted_rate() <= 0.01);
     }
 
+    /// The later a stage, the stricter it is.
+    #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
+    fn a_continued_filter_takes_as_many_keys_as_the_one_before() {
+        let options = ScalableOptions {
+            tightening: Tightening::Geometric(0.3),
+            ..small(None)
+        };
+        let first = grown(options, 5_000);
+        assert!(first.stages() > 4);
+        let continued = Scalable::starting_with(imprint(1), options, first.to_chain());
+        let last = |filter: &Scalable| filter.all().next_back().unwrap().capacity.get() as f64;
+        let part = last(&continued) / last(&first);
+        assert!((1.0..1.1).contains(&part), "{part}");
+    }
+
     #[test]
     fn filter_from_foreign_or_saturated_chain_is_saturated() {
         let foreign = Chain::new(imprint(2), Vec::new());

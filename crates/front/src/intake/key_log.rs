@@ -286,6 +286,21 @@ mod tests {
         assert!(!log.is_whole());
     }
 
+    /// What is rebuilt from it would lack their keys.
+    #[test]
+    fn log_that_cannot_take_hashes_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = KeyLog::default();
+        log.begin(folder.path());
+        log.append(hashes(0, 10));
+        log.complete();
+        // It is open for reading alone.
+        log.lock().as_mut().unwrap().file = File::open("/dev/null").unwrap();
+        log.append(hashes(10, 20));
+        assert_eq!(log.hashes(), None);
+        assert_eq!(replayed(&log), None);
+    }
+
     /// A hash that changed on disk would make a key absent.
     #[test]
     fn changed_byte_ends_the_log() {

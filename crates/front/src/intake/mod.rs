@@ -325,6 +325,22 @@ mod tests {
         intake.insert(later, b"later");
     }
 
+    /// Each rebuild changes the set twice.
+    #[test]
+    fn changes_of_filters_that_nobody_holds_are_forgotten() {
+        let summary = summary();
+        let intake = intake(&summary, false);
+        let hold = intake.hold();
+        for _ in 0..20 {
+            intake.feed(vec![Arc::clone(&summary)]);
+        }
+        let earlier = || unpoisoned(intake.holders.lock()).earlier.len();
+        assert!(earlier() <= 2 && intake.is_held_from_before());
+        drop(hold);
+        intake.feed(vec![summary]);
+        assert!(earlier() <= 1);
+    }
+
     #[test]
     fn hold_from_before_a_change_of_filters_is_told_from_a_later_one() {
         let summary = summary();

@@ -467,6 +467,25 @@ mod tests {
                 &[SHRINK],
             ),
             (
+                "a rate that the budget beside others sets, at rest",
+                |cf| {
+                    cf.summary.predicted_rate = 0.02;
+                    cf.options.memory_budget = Some(Bits::new(20_000_000)).into();
+                    cf.others = Bits::new(12_000_000);
+                    is_quiet(cf);
+                },
+                &[Rest],
+            ),
+            (
+                "a rate that the budget alone does not set, at rest",
+                |cf| {
+                    cf.summary.predicted_rate = 0.02;
+                    cf.options.memory_budget = Some(Bits::new(20_000_000)).into();
+                    is_quiet(cf);
+                },
+                &[SHRINK],
+            ),
+            (
                 "another kind, at rest",
                 |cf| {
                     cf.options = cf.options.clone().at_rest();

@@ -93,6 +93,22 @@ mod tests {
     use crate::math::Rate;
     use crate::segment::{SealedFilter, SegmentBuilder};
 
+    /// Another object with its id would get its later filters, and the reader would not.
+    #[test]
+    fn segment_that_a_reader_holds_stays() {
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));
+        let registry = Registry::new(hasher);
+        let [held, unheld] = [1, 2].map(|number| SegmentId::from_bytes([number; 16]));
+        let reader = registry.open(held);
+        drop(registry.open(unheld));
+        registry.retain(|_| false);
+        assert_eq!(registry.ids(), HashSet::from([held]));
+        assert!(Arc::ptr_eq(&reader, &registry.open(held)));
+        drop(reader);
+        registry.retain(|_| false);
+        assert_eq!(registry.count(), 0);
+    }
+
     /// A segment that was being written when an audit found a false negative is finished after it.
     #[test]
     fn filter_set_after_distrust_is_dropped() {

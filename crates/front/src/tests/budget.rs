@@ -32,6 +32,23 @@ fn budget_for_a_summary_alone_has_room_for_one() {
     }
 }
 
+/// It may be built anew where no room is left.
+#[test]
+fn room_for_a_filter_is_what_is_left_and_what_it_takes_itself() {
+    let store = Store::open_without_thread(Stored::new(), &super::default_options());
+    (0..1_000_u32).for_each(|key| store.put(&key.to_be_bytes(), b"value"));
+    store.flush();
+    store.look();
+    let (filters, registry) = (&store.filters, &store.filters.registry);
+    let summaries = filters.cf_filters.size_of_summaries(None);
+    let taken = summaries + registry.size() + filters.cf_filters.overhead();
+    filters.set_memory_budget(Some(taken.to_bytes() + 100));
+    let own = registry.size();
+    let left = filters.room(Bits::new(0));
+    assert!((100..=101).contains(&left.to_bytes()), "{left:?}");
+    assert!(own > Bits::new(0) && filters.room(own) == left + own);
+}
+
 #[test]
 fn summaries_of_many_column_families_keep_to_a_budget() {
     const FAMILIES: usize = 41;

@@ -410,6 +410,42 @@ fn all_filters_have_a_new_size() {
     });
 }
 
+#[test]
+fn new_size_brings_no_segment_filters_where_there_are_none() {
+    let options = FrontOptions {
+        segment_rate: None,
+        ..roomy()
+    };
+    let store = Store::open_without_thread(Stored::new(), &options);
+    write_segments(&store, 2);
+    turn_while_woken(&store);
+    store
+        .filters
+        .set_filter_size(FilterSize::rate(0.000_1).unwrap());
+    turn_while_woken(&store);
+    write(&store, 2_000..3_000);
+    store.flush();
+    store.look();
+    assert_eq!(store.cf_filter().intake().segments().rate(), None);
+    assert_eq!(sealed(&store).len(), 0);
+}
+
+/// Otherwise each open would find the old ones, and build them again.
+#[test]
+fn filters_of_a_new_size_are_stored() {
+    let store = Store::open_without_thread(Stored::new(), &roomy());
+    write_segments(&store, 2);
+    turn_while_woken(&store);
+    let size = FilterSize::rate(0.000_1).unwrap();
+    store.filters.set_filter_size(size);
+    turn_while_woken(&store);
+    let rate = size.segment_part(true).segment_rate();
+    for id in store.segments() {
+        let stored = store.filters.filter_store.load(id).unwrap();
+        assert_eq!(stored.rate, rate);
+    }
+}
+
 /// Also after a crash that lost the filters of all segments.
 #[test]
 fn segments_of_an_earlier_run_are_covered() {
@@ -542,6 +578,24 @@ fn maintenance_of_a_quiet_store_does_nothing_again() {
     });
 }
 
+/// One that has no room at any rate is not built again and again.
+#[test]
+fn maintenance_of_a_quiet_store_without_room_for_a_summary_does_nothing_again() {
+    let store = Store::open_without_thread(
+        Stored::new(),
+        &FrontOptions {
+            expected_keys: Some(Items::new(200_000)),
+            memory_budget: Some(Bits::from_bytes(64 << 10)).into(),
+            ..FrontOptions::default()
+        },
+    );
+    store.look();
+    write_segments(&store, 3);
+    come_to_rest(&store);
+    assert!(store.is_complete() && store.cf_filter().view().summary.is_saturated());
+    assert_at_rest(&store, 0);
+}
+
 /// Filters are loaded: none is built, none is stored.
 #[test]
 fn open_and_close_of_a_quiet_store_read_and_write_nothing_again() {
@@ -606,6 +660,23 @@ fn each_segment_is_read_once() {
 }
 
 /// A large summary filter is not written for a few keys.
+/// All would be read for it, again and again.
+#[test]
+fn segment_that_cannot_be_read_is_tried_again_alone() {
+    let store = Store::open_without_thread(Stored::new(), &roomy());
+    write_segments(&store, 3);
+    turn_while_woken(&store);
+    store.ingest(&entries(5_000..15_000));
+    store.set_unreadable(store.segments()[0]);
+    (0..2).for_each(|_| store.settle());
+    for _ in 0..3 {
+        let before = store.scans();
+        store.settle();
+        assert_eq!(store.scans() - before, 1);
+    }
+    assert!(!store.is_complete());
+}
+
 #[test]
 fn small_ingestions_do_not_store_the_summary_again() {
     let store = Store::open_without_thread(Stored::new(), &roomy());
@@ -679,6 +750,26 @@ fn filters_of_segments_that_are_gone_are_freed() {
         store.filters.filter_store.list() == store.segments()
     });
     assert_no_key_is_denied(&store, 0..4_000);
+}
+
+/// The rest of the run failed, and what is prefetched was not listed anew.
+#[test]
+fn segment_filters_that_were_replaced_are_freed_although_a_consolidation_fails() {
+    let store = Store::open_without_thread(Stored::new(), &roomy());
+    write_segments(&store, 2);
+    turn_while_woken(&store);
+    let before = sealed(&store);
+    assert!(before.len() == 2 && prefetches_all(&store));
+    let before = downgraded(&{ before });
+    // The segment filters are built anew, and then the summary filter cannot be.
+    store.set_next_scans([Scan::Whole, Scan::Whole, Scan::FailsAfter(10)]);
+    let size = FilterSize::rate(0.000_1).unwrap();
+    store.filters.set_filter_size(size);
+    assert!(!store.consolidate());
+    let rate = size.segment_part(true).segment_rate();
+    assert!(sealed(&store).iter().all(|filter| filter.rate == rate));
+    assert_eq!(held(&before), 0);
+    assert!(prefetches_all(&store));
 }
 
 /// The engine holds the filters of a dropped family until the last handle of it is gone, and its

@@ -9,6 +9,7 @@ use super::memory_lsm::{Store, Stored};
 use crate::audit::Distrust as _;
 use crate::cf_filter::lookup::{Fast, FastProbe, Verdict, check_all, get};
 use crate::cf_filter::{CfFilter, Resolve};
+use crate::cf_filters::Progress;
 use crate::filter::{Chain, Scalable, Scalar, Stage, WithSimd as _};
 use crate::math::{Bits, Items, Rate};
 use crate::options::FrontOptions;
@@ -163,6 +164,79 @@ fn summary_counts_as_stored_until_keys_or_segments_come() {
     assert_eq!(are(), (true, true));
     assert!(publish_complete(cf_filter, summary(&store)));
     assert_eq!(are(), (false, false));
+}
+
+/// A save that began before would be taken for one of the present.
+#[test]
+fn state_that_lost_its_trust_while_it_was_stored_does_not_count_as_stored() {
+    let store = open();
+    let cf_filter = store.cf_filter();
+    let coverage = cf_filter.coverage();
+    let state = coverage.to_store(&cf_filter.view().summary);
+    coverage.forget_stored();
+    assert!(!coverage.may_be_stored(&state));
+    coverage.note_stored(state);
+    assert!(!cf_filter.is_stored() && !cf_filter.is_nearly_stored());
+}
+
+/// Writes feed two while one is being built.
+#[test]
+fn filters_that_are_fed_and_read_are_weighed_once() {
+    let store = open();
+    let cf_filter = store.cf_filter();
+    let (old, new) = (cf_filter.view().summary, summary(&store));
+    assert_eq!(cf_filter.size(), old.size());
+    let both = old.size() + new.size();
+    for fed in [[&old, &new], [&new, &old]] {
+        assert!(cf_filter.feed(fed.map(Arc::clone).into()));
+        assert_eq!(cf_filter.size(), both);
+    }
+    assert!(cf_filter.feed(vec![new]));
+    assert_eq!(cf_filter.size(), both, "lookups still read the old one");
+}
+
+/// Its file was removed before the filter was stored.
+#[test]
+fn summary_of_a_family_that_was_dropped_while_it_was_stored_leaves_no_file() {
+    let store = Store::open_without_thread(Stored::new(), &FrontOptions::default());
+    store.put(b"key", b"value");
+    store.flush();
+    store.look();
+    let cf_filter = Arc::clone(store.cf_filter());
+    let is_stored = || store.filters.filter_store.check_summary(cf_filter.name());
+    assert!(store.consolidate() && is_stored().unwrap());
+    let (dropped, cf_filters) = (
+        Arc::clone(&cf_filter),
+        Arc::clone(&store.filters.cf_filters),
+    );
+    store.after_next_save(move || cf_filters.remove(&dropped));
+    store.put(b"another", b"value");
+    store.consolidate();
+    assert!(cf_filter.coverage().is_disabled());
+    assert!(!is_stored().unwrap());
+}
+
+/// A wait for all families goes on until each has come as far as it will.
+#[test]
+fn progress_is_that_of_the_family_that_goes_on_longest() {
+    let store = open();
+    let (first, second) = (store.cf_filter(), store.add_family("second"));
+    let progress = || store.filters.cf_filters.progress(false);
+    assert_eq!(progress(), Progress::Growing);
+    assert!(publish_complete(&second, second.view().summary));
+    assert_eq!(progress(), Progress::Complete);
+    first.external_writes_happened();
+    second.external_writes_happened();
+    let without_id = WithRange {
+        filter: None,
+        range: None,
+    };
+    let coverage = Coverage::all_but(vec![without_id]);
+    let (listed, summary) = (first.list(|| ()), first.view().summary);
+    assert!(first.publish(&listed, summary, coverage, HashSet::new()));
+    assert_eq!(progress(), Progress::Growing);
+    assert!(publish_complete(&second, second.view().summary));
+    assert_eq!(progress(), Progress::Final);
 }
 
 /// The filters say nothing of a segment that was not read, so nothing false.

@@ -5,7 +5,7 @@
 //! is sealed before the segment is listed, and external writes are announced. A test may let its reads
 //! fail, counts what it is asked, and may act at each step of a consolidation.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
@@ -101,6 +101,8 @@ struct Lsm {
     tables: Mutex<Tables>,
     /// Called once, after an audit has read the store and before it returns.
     after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Called once, when the summary filter was stored.
+    after_save: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// What the next reads of segments do; then they are whole.
     next_scans: Mutex<VecDeque<Scan>>,
     /// A segment that no read can read.
@@ -217,6 +219,7 @@ impl Store {
                 ..Tables::default()
             }),
             after_audit: Mutex::default(),
+            after_save: Mutex::default(),
             next_scans: Mutex::default(),
             unreadable: Mutex::default(),
             acts: Mutex::default(),
@@ -433,6 +436,11 @@ impl Store {
     /// Calls `act` in the next audit, when it has read the store.
     pub(super) fn after_next_audit(&self, act: impl FnOnce() + Send + 'static) {
         *unpoisoned(self.lsm.after_audit.lock()) = Some(Box::new(act));
+    }
+
+    /// Calls `act` when the summary filter was stored the next time.
+    pub(super) fn after_next_save(&self, act: impl FnOnce() + Send + 'static) {
+        *unpoisoned(self.lsm.after_save.lock()) = Some(Box::new(act));
     }
 
     /// Whether the filters alone rule the key out; never audited.
@@ -876,6 +884,13 @@ impl Engine for Lsm {
 
     fn latest_sequence_number(&self) -> u64 {
         self.tables().sequence
+    }
+
+    fn summary_stored(&self, _: &KeySpace, _: &HashSet<SegmentId>) {
+        let act = unpoisoned(self.after_save.lock()).take();
+        if let Some(act) = act {
+            act();
+        }
     }
 
     fn contains(&self, _: &KeySpace, key: &[u8]) -> Option<bool> {
