@@ -76,8 +76,7 @@ MEASURE   = $(BUILD) run --quiet --release $(LAB) --bin lsm-sieve-lab --
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # The crates without C++.
-CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front \
-    -p lsm-sieve-cli
+CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front
 
 .PHONY: demo test lab test-all core stores fleet lint headers bindings prebuilt api msrv package binaries install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
@@ -99,7 +98,7 @@ core:
 
 lint: tools
 	$(CARGO) fmt --check
-	$(BUILD) clippy --locked --all-targets $(CORE) -- -D warnings
+	$(BUILD) clippy --locked --all-targets $(CORE) -p lsm-sieve-cli -- -D warnings
 	$(BUILD) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
