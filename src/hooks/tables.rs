@@ -153,7 +153,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);
-        let db = DB::open(&options, folder.path()).unwrap();
+        let names = [DEFAULT_COLUMN_FAMILY_NAME];
+        let db = DB::open_cf(&options, folder.path(), names).unwrap();
         let default = || db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
         let put_three = || [b"a", b"b", b"c"].map(|key| db.put(key, b"value").unwrap());
         put_three();
