@@ -9,14 +9,12 @@ fn main() {
     let headers = [
         Path::new("../../src/hooks/shim/abi.h"),
         Path::new("../../src/hooks/shim/shim.h"),
+        Path::new("../../src/hooks/shim/sieve.h"),
+        Path::new("../../src/hooks/shim/transactions.h"),
         Path::new("include/lsm_sieve.h"),
         Path::new("include/lsm_sieve.hpp"),
     ];
     let headers = headers.map(Path::to_owned);
-    shim::compile(
-        "lsm_sieve_cpp",
-        &[Path::new("src/open.cc").to_owned()],
-        &headers,
-        |_| (),
-    );
+    let sources = ["src/open.cc", "src/transactions.cc"].map(|source| Path::new(source).to_owned());
+    shim::compile("lsm_sieve_cpp", &sources, &headers, |_| ());
 }
