@@ -17,4 +17,7 @@ fn main() {
     let headers = headers.map(Path::to_owned);
     let sources = ["src/open.cc", "src/transactions.cc"].map(|source| Path::new(source).to_owned());
     shim::compile("lsm_sieve_cpp", &sources, &headers, |_| ());
+    // A test compiles a program of RocksDB's own.
+    let sys = std::env::var("DEP_ROCKSDB_CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo::rustc-env=LSM_SIEVE_ROCKSDB={sys}/rocksdb");
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lsm_sieve.h"
 
@@ -133,6 +134,16 @@ static void one_family(void) {
   print_error("written");
   rocksdb_column_family_handle_destroy(cf);
   rocksdb_close(db);
+
+  /* Nothing of it is left, so that its path can be that of a checkpoint. */
+  db = rocksdb_open(options, in_folder("destroyed"), &error);
+  MUST(db != NULL);
+  rocksdb_destroy_db(options, in_folder("destroyed"), &error);
+  print_error("destroyed while it is open");
+  rocksdb_close(db);
+  rocksdb_destroy_db(options, in_folder("destroyed"), &error);
+  print_error("destroyed");
+  printf("its folder: %d\n", access(in_folder("destroyed"), F_OK));
 
   rocksdb_options_t* none = rocksdb_options_create();
   rocksdb_open(none, in_folder("missing"), &error);
@@ -468,6 +479,8 @@ int main(int argc, char** argv) {
   options = rocksdb_options_create();
   rocksdb_options_set_create_if_missing(options, 1);
   rocksdb_options_set_create_missing_column_families(options, 1);
+  /* A secondary that has not yet read a new SST could not, once a compaction has removed it. */
+  rocksdb_options_set_disable_auto_compactions(options, 1);
   reading = rocksdb_readoptions_create();
   writing = rocksdb_writeoptions_create();
   flushing = rocksdb_flushoptions_create();

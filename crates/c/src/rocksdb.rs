@@ -13,6 +13,7 @@
 //! of the environment that is wrong, and RocksDB's own error, fail an open.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
+use std::fs;
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
@@ -25,7 +26,7 @@ use lsm_sieve::rocksdb::TransactionDBOptions;
 use lsm_sieve::{Isolation, RawDb, SieveOptions};
 use lsm_sieve_support::fault::fault;
 
-use crate::call::{answer, take_text};
+use crate::call::{self, answer, take_text};
 use crate::environment;
 use crate::open::{
     Call, Failure, LSM_SIEVE_READ_ONLY, LSM_SIEVE_SECONDARY, LSM_SIEVE_WRITE, Raw, open_as,
@@ -140,6 +141,30 @@ in_place_of! {
         of_cfs: CfOptions, cfs: Handles
     ) -> rocksdb_optimistictransactiondb_t
         = Named(n, names, of_cfs, cfs), optimistic(optimism), rocksdb_open_column_families(path;);
+}
+
+/// RocksDB's own destroys no folder of filters, nor the database's folder that this is in.
+#[unsafe(export_name = "lsm_sieve_in_place_of_rocksdb_destroy_db")]
+unsafe extern "C" fn rocksdb_destroy_db(options: Options, path: Text, errptr: *mut *mut c_char) {
+    answer(errptr, (), || {
+        let mut error = ptr::null_mut();
+        // SAFETY: by contract.
+        unsafe { sys::rocksdb_destroy_db(options, path, &raw mut error) };
+        if !error.is_null() {
+            // SAFETY: just stored.
+            return Err(unsafe { take_text(error) });
+        }
+        if environment::settings()?.is_some() {
+            // SAFETY: by contract.
+            let path = unsafe { call::path(path, "path") }?;
+            let filters = path.join(SieveOptions::FOLDER);
+            // What stays costs space alone.
+            if filters.join("identity").is_file() && fs::remove_dir_all(filters).is_ok() {
+                let _ = fs::remove_dir(path);
+            }
+        }
+        Ok(())
+    });
 }
 
 /// The column families that an open names.
