@@ -181,8 +181,11 @@ struct Kind<D> {
     isolation: Option<Isolation>,
     /// Why it has no filters, whatever its options.
     refusal: Option<String>,
-    made: Box<dyn FnOnce(Raw<rocksdb_t>) -> Result<Raw<D>, Failure>>,
+    made: Made<D>,
 }
+
+/// Makes what the caller gets of a database that has its filters.
+type Made<D> = Box<dyn FnOnce(Raw<rocksdb_t>) -> Result<Raw<D>, Failure>>;
 
 fn plain(access: u32) -> Kind<rocksdb_t> {
     Kind {
@@ -327,8 +330,10 @@ unsafe fn say_without<D: Database>(db: *mut D, reason: &str) {
         eprintln!("lsm-sieve: {text}");
     }
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the database is open, and the text ends with 0.
+    let warn = |base| unsafe { lsm_sieve_warn(base, text.as_ptr()) };
     // SAFETY: promised by the caller.
-    unsafe { D::with_base(db, |base| lsm_sieve_warn(base, text.as_ptr())) };
+    unsafe { D::with_base(db, warn) };
 }
 
 /// What RocksDB's opens return.
