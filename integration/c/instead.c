@@ -4,6 +4,7 @@
  *   instead FOLDER      a folder; with the databases of an earlier run it adds the same again
  */
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #define LIMIT_MS 60000
 
 static const char* folder;
-static char* error;
+static _Thread_local char* error;
 static rocksdb_options_t* options;
 static rocksdb_readoptions_t* reading;
 static rocksdb_writeoptions_t* writing;
@@ -46,7 +47,7 @@ static const char* in_folder(const char* name) {
 }
 
 static const char* key(int i) {
-  static char text[16];
+  static _Thread_local char text[16];
   snprintf(text, sizeof(text), "key %04d", i);
   return text;
 }
@@ -459,6 +460,69 @@ static void locking(void) {
   rocksdb_transactiondb_close(db);
 }
 
+/* One of the two. */
+struct race {
+  rocksdb_transactiondb_t* locking;
+  rocksdb_optimistictransactiondb_t* optimistic;
+  rocksdb_optimistictransaction_options_t* of_one;
+};
+
+/* Creates one key if it is absent; 0 if it is there, -1 if another transaction is in the way. */
+static int create(const struct race* race, int i) {
+  rocksdb_transaction_t* transaction =
+      race->locking != NULL
+          ? begun(race->locking, 0, 0)
+          : rocksdb_optimistictransaction_begin(race->optimistic, writing, race->of_one, NULL);
+  size_t size = 0;
+  char* value = rocksdb_transaction_get_for_update(transaction, reading, KEY(i), &size, 1, &error);
+  const int is_there = error == NULL && is_value(value, size, i);
+  if (error == NULL && !is_there) rocksdb_transaction_put(transaction, KEY(i), KEY(i), &error);
+  if (error == NULL) rocksdb_transaction_commit(transaction, &error);
+  rocksdb_transaction_destroy(transaction);
+  if (error == NULL) return !is_there;
+  rocksdb_free(error);
+  error = NULL;
+  return -1;
+}
+
+static void* create_all(void* race) {
+  intptr_t created = 0;
+  for (int i = 0; i < KEYS; ++i) {
+    int done = create(race, i);
+    while (done < 0) done = create(race, i);
+    created += done;
+  }
+  return (void*)created;
+}
+
+/* Each key is created by one of four threads that find it absent. */
+static void print_race(const char* name, struct race* race) {
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) MUST(pthread_create(&threads[i], NULL, create_all, race) == 0);
+  intptr_t all = 0;
+  for (int i = 0; i < 4; ++i) {
+    void* created = NULL;
+    MUST(pthread_join(threads[i], &created) == 0);
+    all += (intptr_t)created;
+  }
+  printf("%s: %d\n", name, (int)all);
+}
+
+static void races(void) {
+  struct race race = {NULL, NULL, NULL};
+  race.locking = with_locks("race with locks", rocksdb_txndb_write_policy_write_committed);
+  print_race("race with locks", &race);
+  rocksdb_transactiondb_close(race.locking);
+  race.locking = NULL;
+  race.of_one = rocksdb_optimistictransaction_options_create();
+  race.optimistic =
+      rocksdb_optimistictransactiondb_open(options, in_folder("optimistic race"), &error);
+  MUST(race.optimistic != NULL);
+  print_race("optimistic race", &race);
+  rocksdb_optimistictransactiondb_close(race.optimistic);
+  rocksdb_optimistictransaction_options_destroy(race.of_one);
+}
+
 static void refused(void) {
   rocksdb_options_t* in_place = rocksdb_options_create_copy(options);
   rocksdb_options_set_inplace_update_support(in_place, 1);
@@ -489,6 +553,7 @@ int main(int argc, char** argv) {
   time_to_live();
   optimistic();
   locking();
+  races();
   refused();
   rocksdb_flushoptions_destroy(flushing);
   rocksdb_writeoptions_destroy(writing);

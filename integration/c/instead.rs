@@ -30,7 +30,7 @@ fn built(source: &Path, options: &[&str], folder: &Path) -> Option<PathBuf> {
     command.args(options).arg(source).arg("-o").arg(&program);
     command.arg(format!("-I{}/include/lsm_sieve", prefix().display()));
     command.arg(format!("-L{}", library().display()));
-    output(command.args(["-lrocksdb", "-lm"]));
+    output(command.args(["-lrocksdb", "-lm", "-lpthread"]));
     Some(program)
 }
 
@@ -195,6 +195,10 @@ fn a_program_reads_the_same_with_and_without_filters() {
                 false => assert!(filters.values().all(|said| said == "no filters")),
             }
         }
+    }
+    let (read, _) = &first[1];
+    for race in ["\nrace with locks: 200\n", "\noptimistic race: 200\n"] {
+        assert!(read.contains(race), "{read}");
     }
     // Later the filters have keys that were deleted meanwhile.
     answers_most_misses(&first[1].0, &first[1].1);
