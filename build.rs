@@ -26,7 +26,8 @@ fn main() {
         "transactions.cc",
     ];
     let sources = sources.map(|source| folder.join(source));
-    let headers = ["abi.h", "shim.h", "sieve.h", "versions.h"].map(|header| folder.join(header));
+    let headers = ["abi.h", "shim.h", "sieve.h", "transactions.h", "versions.h"]
+        .map(|header| folder.join(header));
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
     generate::write(
         &headers[0],

@@ -10,6 +10,7 @@ mod doors;
 mod examples;
 mod header;
 mod installation;
+mod instead;
 mod promises;
 #[path = "../support"]
 mod support {

@@ -242,7 +242,8 @@ impl Builder {
     /// The filters are behind the handle, and end with `rocksdb_close`. [`Sieve::of`](crate::Sieve::of)
     /// finds them.
     ///
-    /// There are no transactions and no time to live.
+    /// With [`SieveOptions::transactions`] the database keeps what transactions need, and who opens it
+    /// begins them. A time to live is what `open` makes of it.
     ///
     /// # Errors
     /// As [`Builder::open`]. A database that `open` returned is closed.
@@ -251,10 +252,6 @@ impl Builder {
         self,
         open: impl FnOnce(&Options, &[(String, Options)]) -> Result<RawDb, String>,
     ) -> Result<RawDb, OpenError> {
-        if self.filters.isolation().is_some() || self.ttl.is_some() {
-            let reason = "neither transactions nor a time to live work behind a plain handle";
-            return Err(OpenError::settings(reason));
-        }
         let is_open = Cell::new(false);
         let engine = |options: &Options, cfs: Vec<(String, Options)>| {
             let opened = match self.mode {

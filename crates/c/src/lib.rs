@@ -4,6 +4,9 @@
 //! C++ are in `open.cc`. An open returns a `rocksdb_t*`, whose calls all go through the filters. A
 //! program links one library: it has RocksDB and its C API too.
 //!
+//! `install` also makes a file that stands for RocksDB's own, whose opens are those of `rocksdb`. They
+//! ask the `environment` whether there are to be filters.
+//!
 //! A panic crosses no boundary: it becomes an error text, or the answer that means "no".
 
 #![expect(unsafe_code, reason = "every function here is called from C")]
@@ -17,8 +20,11 @@
 )]
 
 mod call;
+mod environment;
 mod filters;
 mod open;
+/// cbindgen:ignore
+mod rocksdb;
 mod settings;
 
 pub use self::filters::*;

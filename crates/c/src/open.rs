@@ -36,40 +36,82 @@ pub type lsm_sieve_opener_t = Option<
 /// The name and the options of a column family.
 type Cf<'c> = (&'c str, *const rocksdb_options_t);
 
+/// A database that is open, and the handles of its column families.
+pub(crate) type Raw<D> = (NonNull<D>, Vec<*mut rocksdb_column_family_handle_t>);
+
 /// What RocksDB's open gets and returns.
-struct Call {
-    options: *const rocksdb_options_t,
-    cf_options: Vec<*const rocksdb_options_t>,
-    handles: Vec<*mut rocksdb_column_family_handle_t>,
-    error: *mut c_char,
+pub(crate) struct Call {
+    pub(crate) options: *const rocksdb_options_t,
+    pub(crate) cf_options: Vec<*const rocksdb_options_t>,
+    pub(crate) handles: Vec<*mut rocksdb_column_family_handle_t>,
+    pub(crate) error: *mut c_char,
 }
 
 /// The number of a caller's column families, their names and their options.
-type Cfs = (c_int, *const *const c_char, *const *const rocksdb_options_t);
+pub(crate) type Cfs = (c_int, *const *const c_char, *const *const rocksdb_options_t);
 
-/// Opens a database through `engine`, with filters, and stores its handles.
+/// Why a database was not opened with filters.
+pub(crate) enum Failure {
+    /// RocksDB's own error.
+    Engine(String),
+    /// What is in the way of filters.
+    Filters(String),
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Filters(reason)
+    }
+}
+
+impl From<Failure> for String {
+    fn from((Failure::Engine(text) | Failure::Filters(text)): Failure) -> Self {
+        text
+    }
+}
+
+/// Opens a database through `engine`, with the settings that the caller may have given, and stores
+/// its handles.
 ///
 /// # Safety
-/// All pointers are null or what the header says. What the options borrow outlives the database.
-/// `engine` opens the database at the path with the options and the access that it is given.
+/// As [`open_as`].
 unsafe fn open(
-    (access, path): (u32, *const c_char),
+    called: (u32, *const c_char),
     options: *const rocksdb_options_t,
     settings: *const lsm_sieve_options_t,
     cfs: Cfs,
     handles: *mut *mut rocksdb_column_family_handle_t,
     engine: impl FnOnce(&mut Call) -> *mut rocksdb_t,
 ) -> Result<*mut rocksdb_t, String> {
+    // SAFETY: promised by the caller.
+    let settings = unsafe { settings.as_ref() };
+    let filters = settings.map_or_else(SieveOptions::default, |settings| settings.0.clone());
+    // SAFETY: as above.
+    unsafe { open_as(called, options, &filters, cfs, handles, engine, Ok) }.map_err(String::from)
+}
+
+/// Opens a database through `engine`, with filters, makes of it what the caller wants, and stores its
+/// handles.
+///
+/// # Safety
+/// All pointers are null or what the header says. What the options borrow outlives the database.
+/// `engine` opens the database at the path with the options and the access that it is given.
+pub(crate) unsafe fn open_as<D>(
+    (access, path): (u32, *const c_char),
+    options: *const rocksdb_options_t,
+    filters: &SieveOptions,
+    cfs: Cfs,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    engine: impl FnOnce(&mut Call) -> *mut rocksdb_t,
+    made: impl FnOnce(Raw<rocksdb_t>) -> Result<Raw<D>, Failure>,
+) -> Result<*mut D, Failure> {
     // SAFETY: promised by the caller, as for all that follows.
     let path = unsafe { self::path(path, "path") }?;
     // SAFETY: as above.
     let cfs = unsafe { named(cfs) }?;
     if handles.is_null() && !cfs.is_empty() {
-        return Err(is_null("array of handles"));
+        return Err(is_null("array of handles").into());
     }
-    // SAFETY: as above.
-    let settings = unsafe { settings.as_ref() };
-    let filters = settings.map_or_else(SieveOptions::default, |settings| settings.0.clone());
     // SAFETY: as above.
     let options = unsafe { copied(options, "options object") }?;
     let mut copies = Vec::new();
@@ -78,13 +120,13 @@ unsafe fn open(
         let copy = unsafe { copied(of_cf, "options object of a column family") }?;
         copies.push((name, copy));
     }
-    let builder = SieveDb::builder(path).options(&options).filters(&filters);
+    let builder = SieveDb::builder(path).options(&options).filters(filters);
     let builder = match access {
         LSM_SIEVE_WRITE => builder,
         // The log and the folder for messages are between the caller and RocksDB.
         LSM_SIEVE_READ_ONLY => builder.read_only(false),
         LSM_SIEVE_SECONDARY => builder.secondary(""),
-        _ => return Err("Invalid argument: there is no such access".to_owned()),
+        _ => return Err(invalid("there is no such access").into()),
     };
     let opened = builder.cfs_with_opts(copies).open_raw(|options, hooked| {
         let of_cf = |(name, _): &Cf<'_>| {
@@ -112,11 +154,13 @@ unsafe fn open(
         Ok(db)
     });
     let opened = opened.map_err(|error| match error {
-        OpenError::Engine { source, .. } => source.into_string(),
-        OpenError::Path { path, source } => format!("IO error: {source}: {}", path.display()),
-        other => format!("Invalid argument: {other}"),
+        OpenError::Engine { source, .. } => Failure::Engine(source.into_string()),
+        OpenError::Path { path, source } => {
+            Failure::Filters(format!("IO error: {source}: {}", path.display()))
+        }
+        other => Failure::Filters(invalid(other)),
     })?;
-    let (db, opened) = opened.into_raw();
+    let (db, opened) = made(opened.into_raw())?;
     // SAFETY: the array has a place for each column family.
     unsafe { ptr::copy_nonoverlapping(opened.as_ptr(), handles, opened.len()) };
     Ok(db.as_ptr())

@@ -152,17 +152,26 @@ pub unsafe extern "C" fn lsm_sieve_options_exclude_column_family(
     answer(errptr, (), || {
         // SAFETY: by contract it is null or a C string.
         let name = unsafe { text(name, "name of a column family") }?;
-        let mut is_default = name == DEFAULT_COLUMN_FAMILY_NAME;
-        fault!(SetterRefusesNothing, is_default = false);
-        if is_default {
-            let remedy = "while it is empty, its filters are small";
-            return Err(invalid(format_args!(
-                "the default column family cannot be left out; {remedy}"
-            )));
-        }
         // SAFETY: by contract.
-        unsafe { set(settings, |settings| Ok(settings.exclude_cfs([name]))) }
+        unsafe {
+            set(settings, |settings| {
+                without(settings, name).map_err(invalid)
+            })
+        }
     });
+}
+
+/// Settings that leave a column family without filters; or why they cannot.
+pub(crate) fn without(settings: SieveOptions, cf: &str) -> Result<SieveOptions, String> {
+    let mut is_default = cf == DEFAULT_COLUMN_FAMILY_NAME;
+    fault!(SetterRefusesNothing, is_default = false);
+    if is_default {
+        let remedy = "while it is empty, its filters are small";
+        return Err(format!(
+            "the default column family cannot be left out; {remedy}"
+        ));
+    }
+    Ok(settings.exclude_cfs([cf]))
 }
 
 /// Verifies one absent answer in `one_in` in the engine; 0 verifies none. By default one in 8,192,

@@ -368,6 +368,12 @@ faults! {
     AbsentKeyNotWatched => "transactions::",
     /// Each read for update takes an exclusive lock.
     ExclusiveIgnored => "transactions::locks::",
+    /// A commit in two phases may pass by the memtable, and so by the filters.
+    CommitPassesMemtables => "instead::",
+    /// Transactions that write what is not committed are begun over filters.
+    UncommittedWritesFiltered => "instead::",
+    /// A database with prepared transactions has filters.
+    PreparedFiltered => "instead::",
     /// Of column families that are created together, the first has locks.
     OneCfLocked => "hooks::handle",
     /// A read for update watches the key in the default column family, whichever it reads.

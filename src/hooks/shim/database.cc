@@ -66,6 +66,8 @@ class FilteredDB final : public DBWithTTL {
     return db_->Close();
   }
 
+  const Sieve& sieve() const { return sieve_; }
+
   // Takes over transactions with locks: from here on each write locks its keys.
   void LockWrites(std::unique_ptr<DB> locks) {
     locks_ = std::move(locks);
@@ -505,6 +507,8 @@ class FilteredDB final : public DBWithTTL {
 void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks) {
   static_cast<FilteredDB*>(handle->rep)->LockWrites(std::move(locks));
 }
+
+const Sieve& SieveOf(DB* filtered) { return static_cast<FilteredDB*>(filtered)->sieve(); }
 
 extern "C" {
 

@@ -10,7 +10,7 @@
 //   events.cc           flushes, compactions, ingestion
 //   options.cc          refused options; installs the hooks of the files above
 //   tables.cc           the live SSTs and their raw entries, and those of the memtables
-//   transactions.cc     transactions on an engine that was opened without them
+//   transactions.cc     transactions on an engine that was opened without them; transactions.h
 //   engine.cc           the engine past its filters: flushes, properties, single keys
 //   find_handle.cc      the C handle of a database that `rocksdb` opened
 //   database.cc         the database behind the C handle, whose reads check the filters first

@@ -244,6 +244,9 @@ class Sieve {
   const Hooks* const hooks_;
 };
 
+// database.cc: what the reads of a database with filters behind its handle ask, until it is deleted.
+const Sieve& SieveOf(DB* filtered);
+
 // iterator.cc: an iterator that checks the filters, over `inner`. `has_extractor_changed` outlives
 // it.
 Iterator* NewFilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,

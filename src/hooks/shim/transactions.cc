@@ -8,28 +8,11 @@
 
 #include "db/db_impl/db_impl.h"
 #include "db/version_set.h"
-#include "rocksdb/utilities/transaction.h"
-#include "rocksdb/utilities/write_batch_with_index.h"
 #include "utilities/transactions/optimistic_transaction_db_impl.h"
 #include "utilities/transactions/pessimistic_transaction_db.h"
 
-#include "shim.h"
+#include "transactions.h"
 #include "versions.h"
-
-// RocksDB's private structures behind its C API, as in `shim.h`; the tests of transactions check
-// them.
-struct rocksdb_transactiondb_options_t {
-  ROCKSDB_NAMESPACE::TransactionDBOptions rep;
-};
-struct rocksdb_transactiondb_t {
-  ROCKSDB_NAMESPACE::TransactionDB* rep;
-};
-struct rocksdb_optimistictransactiondb_t {
-  ROCKSDB_NAMESPACE::OptimisticTransactionDB* rep;
-};
-struct rocksdb_transaction_t {
-  ROCKSDB_NAMESPACE::Transaction* rep;
-};
 
 namespace lsm_sieve {
 namespace {
@@ -44,27 +27,26 @@ std::shared_ptr<DB> Borrowed(DB* engine) {
 // between the two.
 class BorrowedOptimisticTransactionDB final : public OptimisticTransactionDBImpl {
  public:
-  explicit BorrowedOptimisticTransactionDB(DB* engine)
+  BorrowedOptimisticTransactionDB(DB* engine, const OptimisticTransactionDBOptions& options)
 #if SIEVE_OPTIMISTS_BORROW
-      : OptimisticTransactionDBImpl(engine, SerialValidation(), false) {}
+      : OptimisticTransactionDBImpl(engine, options, false) {}
 #else
-      : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), SerialValidation()) {
+      : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), options) {
     db_ = engine;
     shared_db_ptr_ = Borrowed(engine);
   }
 #endif
-
- private:
-  // Commits are validated serially, in their turn among the writers. RocksDB's default validates
-  // beside them. It checks column families that may be dropped meanwhile, and misses a plain write
-  // between the check and the commit's own write.
-  static OptimisticTransactionDBOptions SerialValidation() {
-    OptimisticTransactionDBOptions options;
-    options.validate_policy = OccValidationPolicy::kValidateSerial;
-    FAULT(CommitValidatedInParallel, options.validate_policy = OccValidationPolicy::kValidateParallel);
-    return options;
-  }
 };
+
+// Commits are validated serially, in their turn among the writers. RocksDB's default validates
+// beside them. It checks column families that may be dropped meanwhile, and misses a plain write
+// between the check and the commit's own write.
+OptimisticTransactionDBOptions SerialValidation() {
+  OptimisticTransactionDBOptions options;
+  options.validate_policy = OccValidationPolicy::kValidateSerial;
+  FAULT(CommitValidatedInParallel, options.validate_policy = OccValidationPolicy::kValidateParallel);
+  return options;
+}
 
 // Stands for a column family that is created later.
 class PlaceholderHandle final : public ColumnFamilyHandle {
@@ -94,7 +76,7 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
   Status Start() {
     // RocksDB 11.8.1 confuses recovered transactions that had the same name, and uses their column
     // families without checking that these still exist.
-    if (!db_impl_->recovered_transactions().empty()) {
+    if (HasPrepared(db_impl_)) {
       return Status::InvalidArgument(
           "transactions were prepared, and neither committed nor rolled back; open the database as "
           "a `TransactionDB` and do one or the other, then try again");
@@ -146,6 +128,24 @@ void ExtendLocks(DB* locks, size_t number) {
   static_cast<BorrowedTransactionDB*>(locks)->AddLocks(number);
 }
 
+std::unique_ptr<OptimisticTransactionDB> BeginsOn(DB* engine,
+                                                  const OptimisticTransactionDBOptions& options) {
+  return std::make_unique<BorrowedOptimisticTransactionDB>(engine, options);
+}
+
+bool HasWritten(WriteBatchWithIndex* writes, ColumnFamilyHandle* cf, const Slice& key) {
+  FAULT(OwnWritesIgnored, return false);
+  if (writes->GetWriteBatch()->Count() == 0) return false;
+  const std::unique_ptr<WBWIIterator> entries(cf == nullptr ? writes->NewIterator()
+                                                            : writes->NewIterator(cf));
+  entries->Seek(key);
+  return entries->Valid() && entries->Entry().key == key;
+}
+
+bool HasPrepared(DB* engine) {
+  return !static_cast<DBImpl*>(engine)->recovered_transactions().empty();
+}
+
 extern "C" {
 
 // Begins transactions on the engine behind this handle. Free it before the engine is closed.
@@ -153,7 +153,7 @@ extern "C" {
 // RocksDB's transactions read from `GetRootDB()`, so these bypass the filters.
 rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(rocksdb_t* handle) noexcept {
   DB* const engine = handle->rep->GetRootDB();
-  return new rocksdb_optimistictransactiondb_t{new BorrowedOptimisticTransactionDB(engine)};
+  return new rocksdb_optimistictransactiondb_t{BeginsOn(engine, SerialValidation()).release()};
 }
 
 void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions) noexcept {
@@ -184,13 +184,7 @@ void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept { delete lock
 // family.
 bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
                                  rocksdb_column_family_handle_t* cf, Slice key) noexcept {
-  WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
-  FAULT(OwnWritesIgnored, return false);
-  if (batch->GetWriteBatch()->Count() == 0) return false;
-  const std::unique_ptr<WBWIIterator> entries(
-      cf == nullptr ? batch->NewIterator() : batch->NewIterator(cf->rep));
-  entries->Seek(key);
-  return entries->Valid() && entries->Entry().key == key;
+  return HasWritten(transaction->rep->GetWriteBatch(), cf == nullptr ? nullptr : cf->rep, key);
 }
 
 // With locks: keeps others from writing to this key until the transaction has ended. Optimistic:

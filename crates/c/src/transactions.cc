@@ -1,0 +1,162 @@
+// Databases with transactions, over one with filters. Their own reads go by the filters as any, and
+// the transactions are RocksDB's, but for the read of a key that is not among their own writes:
+//
+//   rocksdb_transactiondb_t::rep --> LockingDB --> FilteredDB --> DBImpl
+//                                       |                            ^
+//                                       '-- Filtered: filters, then -'
+//
+// A read for update watches or locks its key first, and then reads it the same way. So a key that the
+// filters deny is guarded as RocksDB guards it; src/db/transaction.rs says why the order matters.
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "rocksdb/c.h"
+#include "rocksdb/env.h"
+#include "utilities/transactions/optimistic_transaction.h"
+#include "utilities/transactions/optimistic_transaction_db_impl.h"
+#include "utilities/transactions/pessimistic_transaction.h"
+#include "utilities/transactions/pessimistic_transaction_db.h"
+
+#include "sieve.h"
+#include "transactions.h"
+
+struct rocksdb_optimistictransactiondb_options_t {
+  ROCKSDB_NAMESPACE::OptimisticTransactionDBOptions rep;
+};
+
+namespace lsm_sieve {
+namespace {
+
+// RocksDB's transaction, of either kind. All its reads of single values come by `GetImpl`, also those
+// for update after they have locked or watched their key.
+template <typename Base>
+class Filtered final : public Base {
+ public:
+  template <typename... Arguments>
+  explicit Filtered(const Sieve& sieve, Arguments&&... arguments)
+      : Base(std::forward<Arguments>(arguments)...), sieve_(sieve) {}
+
+ protected:
+  using Base::GetImpl;
+  Status GetImpl(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                 PinnableSlice* value) override {
+    const auto read = [&] {
+      const ExactRead exact;
+      return Base::GetImpl(options, cf, key, value);
+    };
+    if (cf == nullptr || options.timestamp != nullptr ||
+        HasWritten(this->GetWriteBatch(), cf, key)) {
+      return read();
+    }
+    return sieve_.Read(cf, key, read, [&] { value->Reset(); });
+  }
+
+ private:
+  const Sieve& sieve_;
+};
+
+class OptimisticDB final : public OptimisticTransactionDBImpl {
+ public:
+  OptimisticDB(std::unique_ptr<DB> filtered, const OptimisticTransactionDBOptions& options)
+      : OptimisticTransactionDBImpl(std::move(filtered), options),
+        sieve_(SieveOf(GetBaseDB())),
+        begins_(BeginsOn(GetRootDB(), options)) {}
+
+  // A transaction takes the base of what begins it for the engine.
+  Transaction* BeginTransaction(const WriteOptions& writing,
+                                const OptimisticTransactionOptions& options,
+                                Transaction* old) override {
+    if (old != nullptr) return begins_->BeginTransaction(writing, options, old);
+    return new Filtered<OptimisticTransaction>(sieve_, begins_.get(), writing, options);
+  }
+
+ private:
+  const Sieve& sieve_;
+  const std::unique_ptr<OptimisticTransactionDB> begins_;
+};
+
+class LockingDB final : public WriteCommittedTxnDB {
+ public:
+  LockingDB(StackableDB* filtered, const TransactionDBOptions& options)
+      : WriteCommittedTxnDB(filtered, ValidateTxnDBOptions(options)), sieve_(SieveOf(filtered)) {}
+
+  Transaction* BeginTransaction(const WriteOptions& writing, const TransactionOptions& options,
+                                Transaction* old) override {
+    const TransactionOptions hooked = ThroughMemtables(options);
+    if (old != nullptr) return WriteCommittedTxnDB::BeginTransaction(writing, hooked, old);
+    return new Filtered<WriteCommittedTxn>(sieve_, this, writing, hooked);
+  }
+
+ private:
+  // A commit that does not go through a memtable would reach no filter.
+  static TransactionOptions ThroughMemtables(const TransactionOptions& options) {
+    FAULT(CommitPassesMemtables, return options);
+    TransactionOptions through = options;
+    through.commit_bypass_memtable = false;
+    through.large_txn_commit_optimize_threshold = 0;
+    through.large_txn_commit_optimize_byte_threshold = 0;
+    return through;
+  }
+
+  const Sieve& sieve_;
+};
+
+// A text of RocksDB's for a caller in C.
+void Save(const Status& status, char** errptr) { *errptr = strdup(status.ToString().c_str()); }
+
+}  // namespace
+
+extern "C" {
+
+// Why a database with these options of transactions has no filters; null if it can have them.
+const char* lsm_sieve_locks_refusal(const rocksdb_transactiondb_options_t* options) noexcept {
+  const TransactionDBOptions& rep = options->rep;
+  FAULT(UncommittedWritesFiltered, return nullptr);
+  if (rep.write_policy != WRITE_COMMITTED) {
+    return "the write policy writes what is not committed; filters need WRITE_COMMITTED";
+  }
+  if (rep.lock_mgr_handle != nullptr || !rep.secondary_indices.empty()) {
+    return "a lock manager of one's own and secondary indices are not proved with filters";
+  }
+  return nullptr;
+}
+
+bool lsm_sieve_has_prepared(rocksdb_t* db) noexcept { return HasPrepared(db->rep->GetRootDB()); }
+
+// Puts transactions over a database with filters. Takes over its handle, and on an error those of
+// the column families too; then it returns null.
+rocksdb_transactiondb_t* lsm_sieve_with_locks(rocksdb_t* db,
+                                              const rocksdb_transactiondb_options_t* options,
+                                              rocksdb_column_family_handle_t* const* cfs, size_t n,
+                                              char** errptr) noexcept {
+  auto locking = std::make_unique<LockingDB>(static_cast<StackableDB*>(db->rep), options->rep);
+  delete db;
+  std::vector<ColumnFamilyHandle*> handles;
+  for (size_t i = 0; i < n; ++i) handles.push_back(cfs[i]->rep);
+  const Status status = locking->Initialize({}, handles);
+  if (status.ok()) return new rocksdb_transactiondb_t{locking.release()};
+  for (size_t i = 0; i < n; ++i) rocksdb_column_family_handle_destroy(cfs[i]);
+  Save(status, errptr);
+  return nullptr;
+}
+
+// The same for optimistic transactions. `options` may be null.
+rocksdb_optimistictransactiondb_t* lsm_sieve_with_optimism(
+    rocksdb_t* db, const rocksdb_optimistictransactiondb_options_t* options) noexcept {
+  std::unique_ptr<DB> filtered(db->rep);
+  delete db;
+  const OptimisticTransactionDBOptions defaults;
+  return new rocksdb_optimistictransactiondb_t{
+      new OptimisticDB(std::move(filtered), options == nullptr ? defaults : options->rep)};
+}
+
+// A line in the database's own log.
+void lsm_sieve_warn(rocksdb_t* db, const char* text) noexcept {
+  Warn(db->rep->GetDBOptions().info_log, "lsm-sieve: %s", text);
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve
