@@ -230,8 +230,7 @@ void lsm_sieve_options_exclude_column_family(lsm_sieve_options_t *settings,
 
 // Verifies one absent answer in `one_in` in the engine; 0 verifies none. By default one in 8,192,
 // and at most one percent of the time.
-void lsm_sieve_options_set_audit(lsm_sieve_options_t *settings,
-                                 uint32_t one_in);
+void lsm_sieve_options_set_audit(lsm_sieve_options_t *settings, uint32_t one_in);
 
 // How often the filters in memory are checked for flipped bits; 0 never. By default each hour.
 void lsm_sieve_options_set_scrub_seconds(lsm_sieve_options_t *settings, uint64_t seconds);
