@@ -4,46 +4,9 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "lsm_sieve.h"
-
-#define EXPECT(condition)                                             \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "line %d: %s; error: %s\n", __LINE__, #condition, \
-              error ? error : "none");                                \
-      exit(1);                                                        \
-    }                                                                 \
-  } while (0)
-
-#define LIMIT_MS 60000
-
-static const char* folder;
-static char* error;
-static rocksdb_options_t* options;
-static rocksdb_readoptions_t* reading;
-static rocksdb_writeoptions_t* writing;
-
-/* The path of a file or database in the folder; the text is static. */
-static const char* in_folder(const char* name) {
-  static char path[4096];
-  snprintf(path, sizeof(path), "%s/%s", folder, name);
-  return path;
-}
-
-/* Whether the last call left an error with this text in it; frees it. */
-static int failed_with(const char* text) {
-  const int is_there = error != NULL && strstr(error, text) != NULL;
-  if (!is_there) return 0;
-  rocksdb_free(error);
-  error = NULL;
-  return 1;
-}
+#include "support.h"
 
 static void put(rocksdb_t* db, rocksdb_column_family_handle_t* cf, const char* key) {
   if (cf == NULL) {
@@ -567,13 +530,7 @@ static void threads(void) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  folder = argv[1];
-  options = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(options, 1);
-  rocksdb_options_set_create_missing_column_families(options, 1);
-  reading = rocksdb_readoptions_create();
-  writing = rocksdb_writeoptions_create();
+  begin(argc, argv);
 
   one_family();
   families();
@@ -587,9 +544,7 @@ int main(int argc, char** argv) {
   openers();
   threads();
 
-  rocksdb_writeoptions_destroy(writing);
-  rocksdb_readoptions_destroy(reading);
-  rocksdb_options_destroy(options);
+  end();
   puts("all held");
   return 0;
 }

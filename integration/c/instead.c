@@ -5,22 +5,12 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "lsm_sieve.h"
+#include "support.h"
 
 #define KEYS 200
-#define LIMIT_MS 60000
 
-static const char* folder;
-static _Thread_local char* error;
-static rocksdb_options_t* options;
-static rocksdb_readoptions_t* reading;
-static rocksdb_writeoptions_t* writing;
 static rocksdb_flushoptions_t* flushing;
 
 static void must(int holds, int line) {
@@ -36,14 +26,6 @@ static void print_error(const char* what) {
   printf("%s: %.*s\n", what, end == NULL ? 4 : (int)(end - error), error == NULL ? "done" : error);
   rocksdb_free(error);
   error = NULL;
-}
-
-static const char* in_folder(const char* name) {
-  static char paths[2][4096];
-  static int next;
-  char* path = paths[next++ % 2];
-  snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-  return path;
 }
 
 static const char* key(int i) {
@@ -538,15 +520,9 @@ static void refused(void) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  folder = argv[1];
-  options = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(options, 1);
-  rocksdb_options_set_create_missing_column_families(options, 1);
+  begin(argc, argv);
   /* A secondary that has not yet read a new SST could not, once a compaction has removed it. */
   rocksdb_options_set_disable_auto_compactions(options, 1);
-  reading = rocksdb_readoptions_create();
-  writing = rocksdb_writeoptions_create();
   flushing = rocksdb_flushoptions_create();
   one_family();
   families();
@@ -556,8 +532,6 @@ int main(int argc, char** argv) {
   races();
   refused();
   rocksdb_flushoptions_destroy(flushing);
-  rocksdb_writeoptions_destroy(writing);
-  rocksdb_readoptions_destroy(reading);
-  rocksdb_options_destroy(options);
+  end();
   return 0;
 }

@@ -8,53 +8,14 @@
  *   refusals FOLDER      an empty folder
  */
 #define _POSIX_C_SOURCE 200809L
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lsm_sieve.h"
-
-#define EXPECT(condition)                                             \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "line %d: %s; error: %s\n", __LINE__, #condition, \
-              error ? error : "none");                                \
-      exit(1);                                                        \
-    }                                                                 \
-  } while (0)
-
-#define LIMIT_MS 60000
-
-static const char* folder;
-static char* error;
-static rocksdb_options_t* options;
-static rocksdb_readoptions_t* reading;
-static rocksdb_writeoptions_t* writing;
-
-/* The path of a file or database in the folder; one of several static texts. */
-static const char* in_folder(const char* name) {
-  static char paths[4][4096];
-  static int next;
-  char* path = paths[next++ % 4];
-  snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-  return path;
-}
+#include "support.h"
 
 static int exists(const char* path) {
   struct stat found;
   return lstat(path, &found) == 0;
-}
-
-/* Whether the last call left an error with this text in it; frees it. */
-static int failed_with(const char* text) {
-  const int is_there = error != NULL && strstr(error, text) != NULL;
-  if (!is_there) return 0;
-  rocksdb_free(error);
-  error = NULL;
-  return 1;
 }
 
 static void put(rocksdb_t* db, const char* key) {
@@ -360,13 +321,7 @@ static void counts(void) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  folder = argv[1];
-  options = rocksdb_options_create();
-  rocksdb_options_set_create_if_missing(options, 1);
-  rocksdb_options_set_create_missing_column_families(options, 1);
-  reading = rocksdb_readoptions_create();
-  writing = rocksdb_writeoptions_create();
+  begin(argc, argv);
 
   setters();
   folders();
@@ -375,9 +330,7 @@ int main(int argc, char** argv) {
   places();
   counts();
 
-  rocksdb_writeoptions_destroy(writing);
-  rocksdb_readoptions_destroy(reading);
-  rocksdb_options_destroy(options);
+  end();
   puts("all held");
   return 0;
 }
