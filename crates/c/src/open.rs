@@ -7,7 +7,7 @@ use librocksdb_sys as sys;
 use librocksdb_sys::{rocksdb_column_family_handle_t, rocksdb_options_t, rocksdb_t};
 use lsm_sieve::raw_options;
 use lsm_sieve::rocksdb::Options;
-use lsm_sieve::{OpenError, RawDb, SieveDb, SieveOptions};
+use lsm_sieve::{Builder, OpenError, RawDb, SieveDb, SieveOptions};
 
 use crate::call::{answer, array, invalid, is_null, path, take_text, text};
 use crate::settings::lsm_sieve_options_t;
@@ -61,6 +61,18 @@ pub(crate) enum Failure {
 impl From<String> for Failure {
     fn from(reason: String) -> Self {
         Self::Filters(reason)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Engine { source, .. } => Self::Engine(source.into_string()),
+            OpenError::Path { path, source } => {
+                Self::Filters(format!("IO error: {source}: {}", path.display()))
+            }
+            other => Self::Filters(invalid(other)),
+        }
     }
 }
 
@@ -121,14 +133,8 @@ pub(crate) unsafe fn open_as<D>(
         copies.push((name, copy));
     }
     let builder = SieveDb::builder(path).options(&options).filters(filters);
-    let builder = match access {
-        LSM_SIEVE_WRITE => builder,
-        // The log and the folder for messages are between the caller and RocksDB.
-        LSM_SIEVE_READ_ONLY => builder.read_only(false),
-        LSM_SIEVE_SECONDARY => builder.secondary(""),
-        _ => return Err(invalid("there is no such access").into()),
-    };
-    let opened = builder.cfs_with_opts(copies).open_raw(|options, hooked| {
+    let builder = with_access(builder, access)?.cfs_with_opts(copies);
+    let opened = builder.open_raw(|options, hooked| {
         let of_cf = |(name, _): &Cf<'_>| {
             let (_, options) = hooked.iter().find(|(hooked, _)| hooked == name)?;
             Some(raw(options))
@@ -153,17 +159,20 @@ pub(crate) unsafe fn open_as<D>(
         }
         Ok(db)
     });
-    let opened = opened.map_err(|error| match error {
-        OpenError::Engine { source, .. } => Failure::Engine(source.into_string()),
-        OpenError::Path { path, source } => {
-            Failure::Filters(format!("IO error: {source}: {}", path.display()))
-        }
-        other => Failure::Filters(invalid(other)),
-    })?;
-    let (db, opened) = made(opened.into_raw())?;
+    let (db, opened) = made(opened.map_err(Failure::from)?.into_raw())?;
     // SAFETY: the array has a place for each column family.
     unsafe { ptr::copy_nonoverlapping(opened.as_ptr(), handles, opened.len()) };
     Ok(db.as_ptr())
+}
+
+fn with_access(builder: Builder, access: u32) -> Result<Builder, String> {
+    match access {
+        LSM_SIEVE_WRITE => Ok(builder),
+        // The log and the folder for messages are between the caller and RocksDB.
+        LSM_SIEVE_READ_ONLY => Ok(builder.read_only(false)),
+        LSM_SIEVE_SECONDARY => Ok(builder.secondary("")),
+        _ => Err(invalid("there is no such access")),
+    }
 }
 
 /// An error unless this is a handle of the column family of this name.

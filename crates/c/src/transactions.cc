@@ -1,5 +1,5 @@
-// Databases with transactions, over one with filters. Their own reads go by the filters as any, and
-// the transactions are RocksDB's, but for the read of a key that is not among their own writes:
+// Databases with transactions, over one with filters. The database's own reads go through the filters
+// as all do. The transactions are RocksDB's, but for the read of a key that they have not written:
 //
 //   rocksdb_transactiondb_t::rep --> LockingDB --> FilteredDB --> DBImpl
 //                                       |                            ^
@@ -30,8 +30,8 @@ struct rocksdb_optimistictransactiondb_options_t {
 namespace lsm_sieve {
 namespace {
 
-// RocksDB's transaction, of either kind. All its reads of single values come by `GetImpl`, also those
-// for update after they have locked or watched their key.
+// RocksDB's transaction, of either kind. All its reads of single values call `GetImpl`. A read for
+// update calls it after it has locked or watched its key.
 template <typename Base>
 class Filtered final : public Base {
  public:

@@ -2,8 +2,9 @@
 //!
 //! A filter that answers *maybe* for a key that exists has saved nothing. So a thread that finds
 //! key after key enters the engine at once, until a lookup comes out otherwise: after 32 hits in a
-//! row. An *absent* of the fast probe ends no row, because that would cost it a store. For lookups in random order, that has a probability of 0.98^32 = 52 % if 2 % of them miss,
-//! and of 3 % if 10 % do. A wrong prediction costs one read of the engine.
+//! row. For lookups in random order, that has a probability of 0.98^32 = 52 % if 2 % of them miss,
+//! and of 3 % if 10 % do. A wrong prediction costs one read of the engine. An *absent* of the fast
+//! probe ends no row, because that would cost the probe a store.
 //!
 //! A predictor belongs to one thread, which alone writes it: plain loads and stores.
 

@@ -368,7 +368,7 @@ faults! {
     AbsentKeyNotWatched => "transactions::",
     /// Each read for update takes an exclusive lock.
     ExclusiveIgnored => "transactions::locks::",
-    /// A commit in two phases may pass by the memtable, and so by the filters.
+    /// A commit in two phases may bypass the memtable, and so the filters.
     CommitPassesMemtables => "instead::",
     /// Transactions that write what is not committed are begun over filters.
     UncommittedWritesFiltered => "instead::",

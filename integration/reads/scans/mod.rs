@@ -305,7 +305,7 @@ fn random_histories_of_iterators_show_the_rows_of_plain_rocksdb() {
     report();
 }
 
-/// The iterators of a transaction are RocksDB's own, over an engine that passes by the handle.
+/// The iterators of a transaction are RocksDB's own, over the engine without the handle.
 #[test]
 fn scans_of_a_transaction_show_the_rows_of_plain_rocksdb() {
     let mut random = StdRng::seed_from_u64(6);
