@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use lsm_sieve::SieveDb;
 use rocksdb::{
-    DB, DBRecoveryMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, IngestExternalFileOptions, Options,
+    DBRecoveryMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, IngestExternalFileOptions, Options,
     SstFileWriter, WriteBatch, WriteOptions,
 };
 use tempfile::TempDir;
@@ -290,45 +290,6 @@ fn interrupted_catch_up_hides_no_key() {
     let secondary = home.follow(&strict);
     await_filters(&secondary);
     check_reads(&secondary, &model);
-}
-
-/// The SSTs that half a catch-up leaves to readers are none of the newest version any more. Their keys
-/// were not read before it.
-#[test]
-fn ssts_that_only_readers_have_are_read_after_half_a_catch_up() {
-    let home = Home::new();
-    let mut model = Model::new();
-    let mut strict = options();
-    strict.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
-    // Without filters, so that there are none to load.
-    let db = DB::open(&strict, home.database()).unwrap();
-    let put = |model: &mut Model, i| {
-        let value = format!("value {i}").into_bytes();
-        db.put(key(i), &value).unwrap();
-        model.insert(key(i), value);
-    };
-    (0..20_000).for_each(|i| put(&mut model, i));
-    db.flush().unwrap();
-    let secondary = home.follow(&strict);
-    let gone = (0..20_000).step_by(100).map(key).collect::<Vec<_>>();
-    secondary.with_engine_untracked(|follower| {
-        gone.iter().for_each(|key| db.delete(key).unwrap());
-        db.flush().unwrap();
-        db.compact_range::<&[u8], &[u8]>(None, None);
-        (20_000..20_100).for_each(|i| put(&mut model, i));
-        let log = newest_log(&home.database());
-        let mut damaged = fs::read(&log).unwrap();
-        let middle = damaged.len() / 2;
-        damaged[middle] ^= 1;
-        fs::write(&log, damaged).unwrap();
-        assert!(follower.try_catch_up_with_primary().is_err());
-    });
-    settle(&secondary);
-    for key in &gone {
-        let value = secondary.get_unfiltered(key).unwrap();
-        assert_eq!(value.as_ref(), Some(&model[key]));
-        assert_eq!(secondary.get(key).unwrap(), value);
-    }
 }
 
 fn newest_log(database: &Path) -> PathBuf {

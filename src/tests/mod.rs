@@ -3,6 +3,7 @@
 mod announcements;
 pub(crate) mod blocked_flush;
 mod cached_readers;
+mod half_catch_up;
 mod health;
 mod memtable_keys;
 #[cfg(feature = "metrics")]

@@ -69,7 +69,7 @@ impl Wakeup {
         self.request(|requests| requests.list = true);
     }
 
-    /// Makes a request; returns a ticket for [`Wakeup::wait_for`].
+    /// Makes a request; returns a ticket to wait for the answer with.
     pub fn request(&self, ask: impl FnOnce(&mut Requests)) -> u64 {
         let mut state = self.lock();
         ask(&mut state.requests);

@@ -262,7 +262,7 @@ faults! {
     /// The announcement to a column family created during external writes ends before they do.
     NewCfAnnouncedBriefly => "announcements::",
     /// Filters are built from SSTs that readers do not have yet.
-    SstsAheadOfReaders => "secondary::",
+    SstsAheadOfReaders => "half_catch_up::",
     /// What was learnt before external writes is published after them.
     OldEpochPublished => "ingestion::",
     /// External writes are not announced to a column family that is created during them.
