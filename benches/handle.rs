@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use common::{key, keys_asked_for, median};
 use database::options;
-use lsm_sieve::{Engine, SieveDb, SieveOptions};
+use lsm_sieve::{RocksDb, SieveDb, SieveOptions};
 use rocksdb::{Error, IteratorMode};
 
 const ROUNDS: u64 = 9;
@@ -35,7 +35,7 @@ const WRITES: u64 = 20_000;
 const ABSENT: u64 = 1 << 40;
 const WRITTEN: u64 = 1 << 41;
 
-fn fill(db: &Engine, keys: u64, runs: u64) -> Result<(), Error> {
+fn fill(db: &RocksDb, keys: u64, runs: u64) -> Result<(), Error> {
     for run in 0..runs {
         for id in (run..keys).step_by(runs as usize) {
             db.put(key(id), [b'v'; 100])?;
@@ -60,16 +60,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys = keys_asked_for(1_000_000) as u64;
     for runs in [1, 4, 8] {
         let folder = tempfile::tempdir()?;
-        let native = Engine::open(&options(), folder.path().join("native"))?;
+        let native = RocksDb::open(&options(), folder.path().join("native"))?;
         let sieve = SieveOptions::default();
         let db = SieveDb::open(&options(), &sieve, folder.path().join("filtered"))?;
-        let handle: &Engine = &db;
+        let handle: &RocksDb = &db;
         fill(&native, keys, runs)?;
         fill(handle, keys, runs)?;
         db.filters().consolidate()?;
 
-        let get = |db: &Engine, key: &[u8; 16]| _ = black_box(db.get_pinned(key));
-        let put = |db: &Engine, key: &[u8; 16]| db.put(key, [b'v'; 100]).expect("a put");
+        let get = |db: &RocksDb, key: &[u8; 16]| _ = black_box(db.get_pinned(key));
+        let put = |db: &RocksDb, key: &[u8; 16]| db.put(key, [b'v'; 100]).expect("a put");
         let mut times = [(); 7].map(|()| Vec::new());
         for round in 0..ROUNDS {
             // Each of its own, or one would warm the caches for the next.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{key, keys_asked_for};
 use database::options;
-use lsm_sieve::{Engine, SieveDb, SieveOptions};
+use lsm_sieve::{RocksDb, SieveDb, SieveOptions};
 use rocksdb::{Error, WriteOptions};
 
 const ROUNDS: u64 = 24;
@@ -26,7 +26,7 @@ const WARM: u64 = 200_000;
 const MEMTABLE: usize = 1 << 30;
 
 /// Nanoseconds a put of keys with the ids from `first` on.
-fn ns_each(db: &Engine, first: u64, count: u64, options: &WriteOptions) -> Result<f64, Error> {
+fn ns_each(db: &RocksDb, first: u64, count: u64, options: &WriteOptions) -> Result<f64, Error> {
     let keys: Vec<_> = (first..first + count).map(key).collect();
     let start = Instant::now();
     for key in keys {
@@ -48,13 +48,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut unlogged = WriteOptions::default();
     unlogged.disable_wal(true);
     let home = tempfile::tempdir()?;
-    let native = Engine::open(&options, home.path().join("native"))?;
+    let native = RocksDb::open(&options, home.path().join("native"))?;
     let filtered = SieveDb::open(
         &options,
         &SieveOptions::default(),
         home.path().join("filtered"),
     )?;
-    let databases: [&Engine; 2] = [&native, &filtered];
+    let databases: [&RocksDb; 2] = [&native, &filtered];
     for db in databases {
         ns_each(db, 0, WARM, &unlogged)?;
     }

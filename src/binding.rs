@@ -1,8 +1,8 @@
 //! The database type of `rocksdb`, and the options of instances that only read.
 
-/// The wrapped engine: a RocksDB whose column families may be created and dropped while it is
-/// shared.
-pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;
+/// `rocksdb`'s database, whose column families may be created and dropped while it is shared. It has
+/// filters behind its handle if [`SieveDb`](crate::SieveDb) opened it.
+pub type RocksDb = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;
 
 /// These options, changed for an engine that is opened to read only.
 ///

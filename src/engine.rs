@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::fault::fault;
-use crate::hooks::{self, Base, BaseCf};
+use crate::hooks::{self, BareCf, BareEngine};
 use lsm_sieve_front::engine::{self, EngineError, KeySpace, LiveSegment};
 
 /// The most entries that [`engine::Engine::contains`] skips while it seeks a key.
@@ -11,22 +11,25 @@ const MOST_SKIPPED: u64 = 1_000;
 
 /// An open RocksDB instance, past its filters.
 pub(crate) struct RocksEngine {
-    base: Arc<Base>,
+    engine: Arc<BareEngine>,
     is_secondary: bool,
 }
 
 impl RocksEngine {
-    pub(crate) fn new(base: Arc<Base>, is_secondary: bool) -> Self {
-        Self { base, is_secondary }
+    pub(crate) fn new(engine: Arc<BareEngine>, is_secondary: bool) -> Self {
+        Self {
+            engine,
+            is_secondary,
+        }
     }
 
     /// Calls `act` with the column family of these filters, unless it was dropped.
     fn with_cf<R>(
         &self,
         of: &KeySpace,
-        act: impl FnOnce(&BaseCf) -> Result<R, String>,
+        act: impl FnOnce(&BareCf) -> Result<R, String>,
     ) -> Result<R, EngineError> {
-        let done = with_cf_of(of, &self.base, act).ok_or(EngineError::Gone)?;
+        let done = with_cf_of(of, &self.engine, act).ok_or(EngineError::Gone)?;
         done.map_err(EngineError::Failed)
     }
 }
@@ -35,10 +38,10 @@ impl RocksEngine {
 /// has its name now.
 pub(crate) fn with_cf_of<R>(
     of: &KeySpace,
-    base: &Base,
-    act: impl FnOnce(&BaseCf) -> R,
+    engine: &BareEngine,
+    act: impl FnOnce(&BareCf) -> R,
 ) -> Option<R> {
-    base.with_cf(of.id()?, act)
+    engine.with_cf(of.id()?, act)
 }
 
 impl engine::Engine for RocksEngine {
@@ -83,20 +86,22 @@ impl engine::Engine for RocksEngine {
             "rocksdb.num-running-compactions",
             "rocksdb.num-running-flushes",
         ];
-        running.iter().all(|name| self.base.int_property(name) == 0)
+        running
+            .iter()
+            .all(|name| self.engine.int_property(name) == 0)
     }
 
     fn latest_sequence_number(&self) -> u64 {
-        self.base.latest_sequence_number()
+        self.engine.latest_sequence_number()
     }
 
     fn contains(&self, of: &KeySpace, key: &[u8]) -> Option<bool> {
-        with_cf_of(of, &self.base, |cf| cf.contains(key, MOST_SKIPPED)).flatten()
+        with_cf_of(of, &self.engine, |cf| cf.contains(key, MOST_SKIPPED)).flatten()
     }
 
     fn contains_prefix(&self, of: &KeySpace, start: &[u8]) -> Option<bool> {
         // Not by the filters of SSTs, which may have had a part in what is audited.
-        let contains = |cf: &BaseCf| hooks::contains_prefix(cf, start, false, MOST_SKIPPED);
-        with_cf_of(of, &self.base, contains)?.ok()
+        let contains = |cf: &BareCf| hooks::contains_prefix(cf, start, false, MOST_SKIPPED);
+        with_cf_of(of, &self.engine, contains)?.ok()
     }
 }

@@ -57,7 +57,7 @@ mod report;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use binding::Engine;
+pub use binding::RocksDb;
 #[doc(hidden)]
 pub use binding::read_only;
 #[doc(hidden)]

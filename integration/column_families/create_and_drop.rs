@@ -127,7 +127,7 @@ fn filters_of_a_cf_that_rocksdb_does_not_drop_stay() {
     db.put("key", "value").unwrap();
     cover(&db);
     assert!(db.filters().answer("absent").is_absent());
-    let engine: &lsm_sieve::Engine = &db;
+    let engine: &lsm_sieve::RocksDb = &db;
     assert!(engine.drop_cf(DEFAULT_COLUMN_FAMILY_NAME).is_err());
     assert!(db.filters().answer("absent").is_absent());
     assert!(!db.filters().answer("key").is_absent());

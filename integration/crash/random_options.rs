@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use lsm_sieve::{Engine, FilterSize, HashId, Items, OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{FilterSize, HashId, Items, OpenError, RocksDb, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -128,7 +128,7 @@ impl RandomOptions {
 
     /// The families of a database, including those that must exist.
     fn families(&self, path: &Path) -> Vec<(String, Options)> {
-        let mut names = Engine::list_cf(&Options::default(), path).unwrap_or_default();
+        let mut names = RocksDb::list_cf(&Options::default(), path).unwrap_or_default();
         for family in FAMILIES {
             if !names.iter().any(|name| name == family) {
                 names.push(family.to_owned());
@@ -147,19 +147,19 @@ impl RandomOptions {
     }
 
     /// Opens a database without the plugin, for writing.
-    pub(super) fn open_plain(&self, path: &Path) -> Result<Engine, rocksdb::Error> {
-        Engine::open_cf_with_opts(&self.options(), path, self.families(path))
+    pub(super) fn open_plain(&self, path: &Path) -> Result<RocksDb, rocksdb::Error> {
+        RocksDb::open_cf_with_opts(&self.options(), path, self.families(path))
     }
 
     /// Opens a database without the plugin, read only. Changes nothing.
-    pub(super) fn open_read_only(&self, path: &Path) -> Result<Engine, rocksdb::Error> {
+    pub(super) fn open_read_only(&self, path: &Path) -> Result<RocksDb, rocksdb::Error> {
         let options = self.options();
-        let names = Engine::list_cf(&Options::default(), path)?;
+        let names = RocksDb::list_cf(&Options::default(), path)?;
         let families: Vec<_> = names
             .into_iter()
             .map(|name| (name, options.clone()))
             .collect();
-        Engine::open_cf_with_opts_for_read_only(&options, path, families, false)
+        RocksDb::open_cf_with_opts_for_read_only(&options, path, families, false)
     }
 }
 

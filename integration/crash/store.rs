@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, FilterSize, SieveDb, Snapshot};
+use lsm_sieve::{FilterSize, RocksDb, SieveDb, Snapshot};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rocksdb::{
@@ -30,7 +30,7 @@ pub(super) struct Store {
 
 enum Db {
     Sieve(Box<SieveDb>),
-    Plain(Box<Engine>),
+    Plain(Box<RocksDb>),
 }
 
 macro_rules! on {
@@ -53,7 +53,7 @@ pub(super) struct Writer {
 /// A snapshot of either store.
 enum Moment<'a> {
     Sieve(Snapshot<'a>),
-    Plain(SnapshotWithThreadMode<'a, Engine>),
+    Plain(SnapshotWithThreadMode<'a, RocksDb>),
 }
 
 impl<'a> Moment<'a> {
@@ -256,7 +256,7 @@ fn write_batches(store: &Store, step: &Step) -> Result<(), Failed> {
         }
         let mut how = WriteOptions::default();
         how.disable_wal(!logged);
-        let engine: &Engine = on!(store, db => db);
+        let engine: &RocksDb = on!(store, db => db);
         engine.write_opt(given(&mut batch), &how)?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, SieveDb};
+use lsm_sieve::{RocksDb, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, WriteBatch, WriteOptions};
 
 use super::worker::{engine, sieve};
@@ -140,7 +140,7 @@ pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
     if !path.join("CURRENT").exists() {
         return Ok(default.map(|name| (name, Entries::new())).into());
     }
-    let db = Engine::open_cf_for_read_only(&engine(), path, &default, false)?;
+    let db = RocksDb::open_cf_for_read_only(&engine(), path, &default, false)?;
     check::read(&db, &default)
 }
 

@@ -6,7 +6,7 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-use lsm_sieve::{Engine, SieveDb, SieveOptions};
+use lsm_sieve::{RocksDb, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     IngestExternalFileOptions, Options, ReadOptions, SingleThreaded, SliceTransform, SstFileWriter,
@@ -123,7 +123,7 @@ fn every_read_of_the_plain_database_finds_every_key() {
     for name in [DEFAULT, OTHER] {
         let home = tempfile::tempdir().unwrap();
         let db = open(&home.path().join("db"));
-        let plain: &Engine = &db;
+        let plain: &RocksDb = &db;
         let cf = plain.cf_handle(name).unwrap();
         write(plain, &cf, home.path());
         // Before maintenance has listed the SSTs, and after.
@@ -142,7 +142,7 @@ fn every_read_of_the_plain_database_finds_every_key() {
 fn reads_of_the_plain_database_are_answered_by_the_filters() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&home.path().join("db"));
-    let plain: &Engine = &db;
+    let plain: &RocksDb = &db;
     for name in [DEFAULT, OTHER] {
         let cf = plain.cf_handle(name).unwrap();
         write(plain, &cf, home.path());
@@ -180,7 +180,7 @@ fn reads_of_the_plain_database_are_answered_by_the_filters() {
 fn a_read_that_rocksdb_refuses_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
-    let plain: &Engine = &db;
+    let plain: &RocksDb = &db;
     cover(&db);
     let cf = plain.cf_handle(OTHER).unwrap();
     let key = &absent(&db, &cf)[0];
@@ -199,7 +199,7 @@ fn a_read_that_rocksdb_refuses_is_refused() {
 fn a_snapshot_of_the_plain_database_has_its_keys() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
-    let plain: &Engine = &db;
+    let plain: &RocksDb = &db;
     plain.put("deleted later", "value").unwrap();
     plain.flush().unwrap();
     let snapshot = plain.snapshot();
@@ -219,7 +219,7 @@ fn a_snapshot_of_the_plain_database_has_its_keys() {
 fn a_family_that_the_plain_database_makes_has_filters() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
-    let plain: &Engine = &db;
+    let plain: &RocksDb = &db;
     for round in 0..3 {
         plain.create_cf("made", &merging()).unwrap();
         let cf = plain.cf_handle("made").unwrap();
@@ -292,7 +292,7 @@ fn handles_are_dropped_in_any_order() {
         let threads = (0..4).map(|thread| {
             let db = std::sync::Arc::clone(&db);
             std::thread::spawn(move || {
-                let plain: &Engine = &db;
+                let plain: &RocksDb = &db;
                 for key in 0..2_000 {
                     let found = plain.get(format!("{key}")).unwrap();
                     assert_eq!(found.is_some(), key <= round);
@@ -317,7 +317,7 @@ fn a_database_with_ttl_is_read_and_extended() {
     let builder = SieveDb::builder(home.path()).options(&merging());
     let ttl = std::time::Duration::from_secs(3_600);
     let db = builder.ttl(ttl).open().unwrap();
-    let plain: &Engine = &db;
+    let plain: &RocksDb = &db;
     plain.create_cf("made", &merging()).unwrap();
     let cf = plain.cf_handle("made").unwrap();
     for name in ["a", "b"] {

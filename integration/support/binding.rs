@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString, c_char};
 
 use librocksdb_sys as sys;
-use lsm_sieve::{Engine, raw_handle, raw_options};
+use lsm_sieve::{RocksDb, raw_handle, raw_options};
 use rocksdb::{Error, Options, WriteBatch};
 
 /// A batch as the binding's own methods take it: by value or by reference.
@@ -66,7 +66,7 @@ pub(crate) fn set_mempurge_threshold(options: &mut Options, threshold: f64) {
 }
 
 /// Switches the deletion of files that nothing needs.
-pub(crate) fn delete_files(db: &Engine, on: bool) -> Result<(), String> {
+pub(crate) fn delete_files(db: &RocksDb, on: bool) -> Result<(), String> {
     let db = raw_handle(db).expect("an open database").as_ptr();
     checked(|error| match on {
         // SAFETY: the database is open during the call.
@@ -78,7 +78,7 @@ pub(crate) fn delete_files(db: &Engine, on: bool) -> Result<(), String> {
 
 /// Deletes a key that was put once, for which batches of `rocksdb` 0.24 have no method.
 #[cfg(rocksdb_10)]
-pub(crate) fn single_delete(db: &Engine, cf: &impl rocksdb::AsColumnFamilyRef, key: &[u8]) {
+pub(crate) fn single_delete(db: &RocksDb, cf: &impl rocksdb::AsColumnFamilyRef, key: &[u8]) {
     let db = raw_handle(db).expect("an open database").as_ptr();
     let (start, size) = (key.as_ptr().cast(), key.len());
     // SAFETY: makes an object, which is destroyed below.

@@ -12,7 +12,7 @@ use rocksdb::{
 
 use super::SieveDb;
 use super::open::{Opened, not_opened};
-use crate::binding::{Engine, read_only, secondary};
+use crate::binding::{RocksDb, read_only, secondary};
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::{self, JustOpened, RawDb};
@@ -230,8 +230,8 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`].
     pub fn open_as<T: ThreadMode + Send + 'static>(self) -> Result<SieveDb<T>, OpenError> {
-        let engine = |options: &Options, cfs: Vec<(String, Options)>| self.engine(options, cfs);
-        SieveDb::with_filters(self.opened(engine)?)
+        let open = |options: &Options, cfs: Vec<(String, Options)>| self.open_db(options, cfs);
+        SieveDb::with_filters(self.opened(open)?)
     }
 
     /// Opens a database through RocksDB's C API, for programs in other languages: `open` calls it,
@@ -253,7 +253,7 @@ impl Builder {
         open: impl FnOnce(&Options, &[(String, Options)]) -> Result<RawDb, String>,
     ) -> Result<RawDb, OpenError> {
         let is_open = Cell::new(false);
-        let engine = |options: &Options, cfs: Vec<(String, Options)>| {
+        let open = |options: &Options, cfs: Vec<(String, Options)>| {
             let opened = match self.mode {
                 Mode::Write => open(options, &cfs),
                 Mode::ReadOnly { .. } => open(&read_only(options), &cfs),
@@ -262,7 +262,7 @@ impl Builder {
             is_open.set(opened.is_ok());
             opened.map_err(hooks::error_of)
         };
-        let opened = self.opened(engine).map_err(|error| match error {
+        let opened = self.opened(open).map_err(|error| match error {
             // The hooks were checked before.
             OpenError::HooksSilent { .. } if is_open.get() => {
                 fault!(OpenerNotBlamed, return error);
@@ -272,12 +272,12 @@ impl Builder {
             error => error,
         })?;
         opened.sieve.start()?;
-        Ok(opened.engine)
+        Ok(opened.db)
     }
 
     fn opened<E: JustOpened>(
         &self,
-        engine: impl FnOnce(&Options, Vec<(String, Options)>) -> Result<E, Error>,
+        open: impl FnOnce(&Options, Vec<(String, Options)>) -> Result<E, Error>,
     ) -> Result<Opened<E>, OpenError> {
         let created = || {
             let mut options = Options::default();
@@ -294,15 +294,15 @@ impl Builder {
         };
         if !matches!(self.mode, Mode::Write) && !self.path.is_dir() {
             // Opening for reading would create the folder of a missing database.
-            let listed = Engine::list_cf(&options, &self.path);
+            let listed = RocksDb::list_cf(&options, &self.path);
             listed.map_err(|source| not_opened(&self.path, source))?;
         }
         let cfs = self.each_cf_once().into_iter();
         let cfs = cfs.map(|cf| (cf.name, cf.options.unwrap_or_else(|| options.clone())));
-        Opened::open(engine, &options, &filters, &self.path, cfs.collect())
+        Opened::open(open, &options, &filters, &self.path, cfs.collect())
     }
 
-    fn engine<T: ThreadMode + 'static>(
+    fn open_db<T: ThreadMode + 'static>(
         &self,
         options: &Options,
         cfs: Vec<(String, Options)>,

@@ -10,14 +10,14 @@ use rocksdb::{
     AsColumnFamilyRef, DBPinnableSlice, DBRawIteratorWithThreadMode, Error, ReadOptions,
 };
 
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 use crate::hash::KeyHasher;
 use crate::hooks::{self, CfHandle};
 use crate::math::{Bits, Items};
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::lookup::{self, Verdict};
 
-/// A column family, its engine, which it keeps open, and its filters, if it has any.
+/// A column family, its database, which it keeps open, and its filters, if it has any.
 pub struct CfReader {
     handle: CfHandle,
     cf_filter: Option<Arc<CfFilter>>,
@@ -25,8 +25,8 @@ pub struct CfReader {
 
 impl CfReader {
     /// The column family with this name, without filters; `None` if there is no such column family.
-    pub fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        let handle = CfHandle::new(engine, name)?;
+    pub fn new(db: &Arc<RocksDb>, name: &str) -> Option<Self> {
+        let handle = CfHandle::new(db, name)?;
         Some(Self {
             handle,
             cf_filter: None,
@@ -122,8 +122,8 @@ impl CfReader {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        let engine = self.handle.engine();
-        hooks::past_filters(|| engine.get_pinned_cf_opt(&self.handle, key, options))
+        let db = self.handle.db();
+        hooks::past_filters(|| db.get_pinned_cf_opt(&self.handle, key, options))
     }
 
     /// The engine's value of a key that passed the filters. Records whether it was a false
@@ -149,10 +149,10 @@ impl CfReader {
         options: &ReadOptions,
     ) -> Vec<Result<Option<DBPinnableSlice<'_>>, Error>> {
         const SORTED: bool = false;
-        let engine = self.handle.engine();
+        let db = self.handle.db();
         let keys = keys.iter().copied();
         let values = hooks::past_filters(|| {
-            engine.batched_multi_get_cf_opt(&self.handle, keys, SORTED, options)
+            db.batched_multi_get_cf_opt(&self.handle, keys, SORTED, options)
         });
         if let Some(cf_filter) = &self.cf_filter {
             for value in values.iter().flatten() {
@@ -165,20 +165,16 @@ impl CfReader {
     }
 
     /// An iterator over the whole column family; it uses no filter of this crate.
-    pub fn iterate(&self, mut options: ReadOptions) -> DBRawIteratorWithThreadMode<'_, Engine> {
+    pub fn iterate(&self, mut options: ReadOptions) -> DBRawIteratorWithThreadMode<'_, RocksDb> {
         // With a prefix extractor of the user's, a search would end at the first prefix that
         // RocksDB's filters do not contain.
         options.set_total_order_seek(true);
-        self.handle
-            .engine()
-            .raw_iterator_cf_opt(&self.handle, options)
+        self.handle.db().raw_iterator_cf_opt(&self.handle, options)
     }
 
     /// An integer property of the column family; 0 if the engine has none.
     pub fn property(&self, name: &rocksdb::properties::PropName) -> Result<u64, Error> {
-        let engine = self.handle.engine();
-        Ok(engine
-            .property_int_value_cf(&self.handle, name)?
-            .unwrap_or(0))
+        let db = self.handle.db();
+        Ok(db.property_int_value_cf(&self.handle, name)?.unwrap_or(0))
     }
 }

@@ -1,5 +1,5 @@
 //! The few methods of `rocksdb`'s database that do not go through its handle, and need more than
-//! the engine.
+//! `rocksdb` does.
 
 use std::borrow::Borrow;
 
@@ -34,7 +34,7 @@ impl<T: ThreadMode> SieveDb<T> {
         batch: impl Borrow<WriteBatchWithTransaction<TRANSACTION>>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        hooks::write(&self.engine, &self.handle, batch.borrow(), options)
+        hooks::write(&self.db, &self.handle, batch.borrow(), options)
     }
 
     /// Runs `use_engine` while no key of any column family is answered absent; nor is one until
@@ -46,7 +46,7 @@ impl<T: ThreadMode> SieveDb<T> {
     ) -> R {
         let arriving = self.cf_filters().begin_external_writes(None);
         fault!(EngineUseAnnouncedBriefly, drop(arriving));
-        use_engine(&self.engine)
+        use_engine(&self.db)
     }
 
     /// Removes the SSTs of the default column family that lie wholly within a range, including its
@@ -56,7 +56,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// Returns RocksDB's error.
     pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
         self.sieve.refuse_if_reader()?;
-        self.engine.delete_file_in_range(from, to)
+        self.db.delete_file_in_range(from, to)
     }
 
     /// [`SieveDb::delete_file_in_range`] in a column family.
@@ -70,7 +70,7 @@ impl<T: ThreadMode> SieveDb<T> {
         to: K,
     ) -> Result<(), Error> {
         self.sieve.refuse_if_reader()?;
-        self.engine.delete_file_in_range_cf(cf, from, to)
+        self.db.delete_file_in_range_cf(cf, from, to)
     }
 }
 
@@ -78,7 +78,7 @@ impl SieveDb {
     /// A reader of a column family for frequent use: its handle and filters are looked up once.
     #[doc(hidden)]
     pub fn cf(&self, name: &str) -> Option<CfReader> {
-        let cf = CfReader::new(&self.engine, name)?;
+        let cf = CfReader::new(&self.db, name)?;
         Some(match self.cf_filters().get(hooks::cf_id(cf.handle())) {
             Some(cf_filter) => cf.behind(cf_filter),
             None => cf,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rocksdb::{DBWithThreadMode, MultiThreaded, ReadOptions, SnapshotWithThreadMode, ThreadMode};
 
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 use crate::hooks;
 use crate::hooks::sieve::Sieve;
 use lsm_sieve_front::cf_filter::CfFilter;
@@ -78,11 +78,12 @@ use lsm_sieve_front::wakeup::Wakeup;
 ///   the single-threaded mode.
 /// - An instance that is opened for reading refuses what would change the database.
 pub struct SieveDb<T: ThreadMode = MultiThreaded> {
-    /// Declared before `engine`, which it keeps open.
+    /// Declared before `db`, which it keeps open.
     transactions: Option<Transactions>,
-    /// The filters are behind its handle. Closing it ends them.
-    engine: Arc<DBWithThreadMode<T>>,
-    /// The engine's.
+    /// The filters are behind its handle: each of its reads asks them, unless
+    /// [`past_filters`](hooks::past_filters) is around it. Closing it ends them.
+    db: Arc<DBWithThreadMode<T>>,
+    /// That of `db`.
     handle: hooks::Handle,
     /// The filters of the default column family.
     default: Arc<CfFilter>,
@@ -92,13 +93,13 @@ pub struct SieveDb<T: ThreadMode = MultiThreaded> {
 }
 
 /// A [snapshot](rocksdb::DBCommon::snapshot) of a [`SieveDb`]. Its reads check the filters.
-pub type Snapshot<'db> = SnapshotWithThreadMode<'db, Engine>;
+pub type Snapshot<'db> = SnapshotWithThreadMode<'db, RocksDb>;
 
 impl<T: ThreadMode> Deref for SieveDb<T> {
     type Target = DBWithThreadMode<T>;
 
     fn deref(&self) -> &Self::Target {
-        &self.engine
+        &self.db
     }
 }
 
@@ -128,16 +129,9 @@ impl<T: ThreadMode> SieveDb<T> {
     }
 }
 
-#[cfg(test)]
-impl SieveDb {
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-}
-
 impl<T: ThreadMode> Drop for SieveDb<T> {
     fn drop(&mut self) {
-        // Closing the handle does this too. But another owner may hold the engine longer.
+        // Closing the handle does this too. But another owner may hold the database longer.
         self.sieve.stop();
     }
 }

@@ -13,14 +13,14 @@ use rocksdb::{
 };
 
 use super::{SieveDb, Transactions};
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 use crate::disk::{Disk as _, RealDisk};
 use crate::engine::RocksEngine;
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::listener::Listener;
 use crate::hooks::sieve::{Sieve, prefixes_of, prepare_for_transactions, shared_by};
-use crate::hooks::{self, BaseCf, DEFAULT_ID, HOOKS, Handle, JustOpened, self_check};
+use crate::hooks::{self, BareCf, DEFAULT_ID, HOOKS, Handle, JustOpened, self_check};
 use crate::math::Bits;
 use crate::options::{Isolation, SieveOptions};
 use lsm_sieve_front::cf_filter::CfFilter;
@@ -33,9 +33,9 @@ use lsm_sieve_front::segment::{Candidate, IdentityError, SidecarError};
 /// Column families: pairs of a name and options.
 type Cfs = Vec<(String, Options)>;
 
-/// An engine that was just opened, with filters behind its handle. Maintenance does not run yet.
+/// A database that was just opened, with filters behind its handle. Maintenance does not run yet.
 pub(super) struct Opened<E> {
-    pub(super) engine: E,
+    pub(super) db: E,
     handle: Handle,
     default: Arc<CfFilter>,
     pub(super) sieve: Arc<Sieve>,
@@ -44,14 +44,14 @@ pub(super) struct Opened<E> {
 impl<T: ThreadMode + Send + 'static> SieveDb<T> {
     pub(super) fn with_filters(opened: Opened<DBWithThreadMode<T>>) -> Result<Self, OpenError> {
         let (default, sieve) = (opened.default, opened.sieve);
-        let engine = Arc::new(opened.engine);
+        let db = Arc::new(opened.db);
         let transactions = sieve.options.isolation();
-        let transactions = transactions.map(|isolation| begins(&engine, &opened.handle, isolation));
+        let transactions = transactions.map(|isolation| begins(&db, &opened.handle, isolation));
         let transactions = transactions.transpose()?;
         sieve.start()?;
         Ok(Self {
             transactions,
-            engine,
+            db,
             handle: opened.handle,
             default,
             sieve,
@@ -62,7 +62,7 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
 
 impl<E: JustOpened> Opened<E> {
     /// Opens a database with these column families, of which the default one is one. `open` opens
-    /// the engine with the options that it is given.
+    /// it with the options that it is given.
     pub(super) fn open(
         open: impl FnOnce(&Options, Cfs) -> Result<E, Error>,
         options: &Options,
@@ -110,44 +110,38 @@ impl<E: JustOpened> Opened<E> {
             }
         );
         fault!(FolderChangedUnlocked, keep(&opening, &identity)?);
-        let engine = open(&database_options, hooked);
-        let engine = engine.map_err(|source| not_opened(path, source))?;
+        let db = open(&database_options, hooked);
+        let db = db.map_err(|source| not_opened(path, source))?;
         // Unless opened for reading, RocksDB holds its lock now: no other process writes here.
         if sieve.has_read_only_filters() {
             opening.confirm(&identity).map_err(unusable_identity)?;
         } else {
             keep(&opening, &identity)?;
         }
-        Self::filter(
-            engine,
-            opening,
-            (cf_filters, new_filters),
-            sieve.clone(),
-            front,
-        )
+        Self::filter(db, opening, (cf_filters, new_filters), sieve.clone(), front)
     }
 
     fn filter(
-        engine: E,
+        db: E,
         opening: Opening,
         (cf_filters, new_filters): (Arc<CfFilters>, Vec<Arc<CfFilter>>),
         options: SieveOptions,
         front: FrontOptions,
     ) -> Result<Self, OpenError> {
-        let handle = engine.handle()?;
+        let handle = db.handle()?;
         refuse_other_access(&handle, &front)?;
         if front.is_secondary() {
-            hooks::forget_freed_families(&handle.base);
+            hooks::forget_freed_families(&handle.engine);
         }
-        let filter_engine = RocksEngine::new(Arc::clone(&handle.base), front.is_secondary());
-        let filters = Filters::new(Arc::new(filter_engine), opening, cf_filters, front);
+        let engine = RocksEngine::new(Arc::clone(&handle.engine), front.is_secondary());
+        let filters = Filters::new(Arc::new(engine), opening, cf_filters, front);
         let mut default = None;
         for cf_filter in new_filters {
             if cf_filter.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&cf_filter));
             }
             let id = bound_cf(&cf_filter)?;
-            let mut is_of_its_name = handle.base.cf_id(cf_filter.name()) == Some(id);
+            let mut is_of_its_name = handle.engine.cf_id(cf_filter.name()) == Some(id);
             fault!(OptionsOfAnotherCfTaken, is_of_its_name = true);
             if !is_of_its_name {
                 let what = "took the options of one column family for another";
@@ -159,7 +153,7 @@ impl<E: JustOpened> Opened<E> {
             what: "the default column family",
         })?;
         for name in options.excluded() {
-            if let Some(id) = handle.base.cf_id(name) {
+            if let Some(id) = handle.engine.cf_id(name) {
                 filters.cf_filters.exclude(id);
             }
             if !options.has_read_only_filters() {
@@ -167,11 +161,11 @@ impl<E: JustOpened> Opened<E> {
                 filters.filter_store.remove_summary(name);
             }
         }
-        let base = Arc::clone(&handle.base);
-        let sieve = Arc::new(Sieve::new(filters, Arc::clone(&default), options, base));
-        handle.filter(&engine, Arc::clone(&sieve))?;
+        let engine = Arc::clone(&handle.engine);
+        let sieve = Arc::new(Sieve::new(filters, Arc::clone(&default), options, engine));
+        handle.filter(&db, Arc::clone(&sieve))?;
         Ok(Self {
-            engine,
+            db,
             handle,
             default,
             sieve,
@@ -226,11 +220,11 @@ fn hook(
     Ok((hooked, new_filters))
 }
 
-/// An error if the engine was opened for something else, or without the database's options.
+/// An error if the database was opened for something else, or without the database's options.
 fn refuse_other_access(handle: &Handle, front: &FrontOptions) -> Result<(), OpenError> {
     fault!(AnyAccessTaken, return Ok(()));
-    let look = |cf: &BaseCf| (hooks::is_secondary(cf), hooks::is_listened_to(cf));
-    let looked = handle.base.with_cf(DEFAULT_ID, look);
+    let look = |cf: &BareCf| (hooks::is_secondary(cf), hooks::is_listened_to(cf));
+    let looked = handle.engine.with_cf(DEFAULT_ID, look);
     let what = match looked.ok_or(OpenError::Handle)? {
         (is_secondary, _) if is_secondary != front.is_secondary() => "opened it for another access",
         (_, false) => "did not use the options of the database",
@@ -239,19 +233,19 @@ fn refuse_other_access(handle: &Handle, front: &FrontOptions) -> Result<(), Open
     Err(OpenError::Opener { what })
 }
 
-/// What begins the transactions of an engine, whose handle has the filters behind it.
+/// What begins the transactions of a database, whose handle has the filters behind it.
 fn begins<T: ThreadMode + Send + 'static>(
-    engine: &Arc<DBWithThreadMode<T>>,
+    db: &Arc<DBWithThreadMode<T>>,
     handle: &Handle,
     isolation: &Isolation,
 ) -> Result<Transactions, OpenError> {
-    let path = engine.path();
-    let any: Arc<dyn Any + Send + Sync> = Arc::<DBWithThreadMode<T>>::clone(engine);
-    let Ok(engine) = any.downcast::<Engine>() else {
+    let path = db.path();
+    let any: Arc<dyn Any + Send + Sync> = Arc::<DBWithThreadMode<T>>::clone(db);
+    let Ok(db) = any.downcast::<RocksDb>() else {
         let reason = "transactions need `rocksdb`'s `MultiThreaded` mode; open it that way";
         return Err(OpenError::settings(reason));
     };
-    Transactions::on(&engine, handle, isolation).map_err(|source| not_opened(path, source))
+    Transactions::on(&db, handle, isolation).map_err(|source| not_opened(path, source))
 }
 
 impl<T: ThreadMode> SieveDb<T> {
@@ -273,7 +267,7 @@ impl SieveDb {
     /// Returns RocksDB's error.
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         self.refuse_drop(name)?;
-        self.engine.drop_cf(name)
+        self.db.drop_cf(name)
     }
 }
 
@@ -283,7 +277,7 @@ impl SieveDb<SingleThreaded> {
     /// # Errors
     /// Returns RocksDB's error, or says which of the options filters do not support.
     pub fn create_cf(&mut self, name: impl AsRef<str>, options: &Options) -> Result<(), Error> {
-        self.engine_mut().create_cf(name, options)
+        self.db_mut().create_cf(name, options)
     }
 
     /// [`drop_cf`](rocksdb::DBCommon::drop_cf), which keeps the handle of a column family that cannot
@@ -293,12 +287,12 @@ impl SieveDb<SingleThreaded> {
     /// Returns RocksDB's error.
     pub fn drop_cf(&mut self, name: &str) -> Result<(), Error> {
         self.refuse_drop(name)?;
-        self.engine_mut().drop_cf(name)
+        self.db_mut().drop_cf(name)
     }
 
     /// Not for users: they could swap it for another, whose keys the filters do not have.
-    fn engine_mut(&mut self) -> &mut DBWithThreadMode<SingleThreaded> {
-        Arc::get_mut(&mut self.engine).expect("only transactions and readers share it")
+    fn db_mut(&mut self) -> &mut DBWithThreadMode<SingleThreaded> {
+        Arc::get_mut(&mut self.db).expect("only transactions and readers share it")
     }
 }
 
@@ -395,7 +389,7 @@ mod tests {
         let names = [DEFAULT_COLUMN_FAMILY_NAME, "first", "second", "third"];
         let cfs = names.map(|name| (name.to_owned(), options.clone()));
         let path = home.path();
-        let open = |options: &Options, cfs| Engine::open_cf_with_opts(options, path, cfs);
+        let open = |options: &Options, cfs| RocksDb::open_cf_with_opts(options, path, cfs);
         let opened = Opened::open(open, &options, &sieve, path, cfs.into()).unwrap();
         let all = opened.sieve.filters.cf_filters.all();
         let sizes = all.iter().map(|cf_filter| cf_filter.view().summary.size());

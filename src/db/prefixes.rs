@@ -80,8 +80,8 @@ impl<T: ThreadMode> SieveDb<T> {
 
     fn default_has_prefix(&self, start: &[u8]) -> Result<bool, Error> {
         let same_prefix = self.sieve.is_within_engine_prefix(&self.default, start);
-        let read = |cf: &hooks::BaseCf| hooks::contains_prefix(cf, start, same_prefix, 0);
-        let read = self.sieve.base.with_cf(hooks::DEFAULT_ID, read);
+        let read = |cf: &hooks::BareCf| hooks::contains_prefix(cf, start, same_prefix, 0);
+        let read = self.sieve.engine.with_cf(hooks::DEFAULT_ID, read);
         let closed = || Err("the database is closed".to_owned());
         read.unwrap_or_else(closed).map_err(hooks::error_of)
     }

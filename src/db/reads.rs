@@ -21,8 +21,8 @@ impl<T: ThreadMode> SieveDb<T> {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
-        let engine = || self.engine.get_opt(key, &self.plain);
-        lookup::get(&*self.default, key, || past_filters(engine))
+        let read = || self.db.get_opt(key, &self.plain);
+        lookup::get(&*self.default, key, || past_filters(read))
     }
 
     /// The value of a key in the default column family, pinned instead of copied.
@@ -32,8 +32,8 @@ impl<T: ThreadMode> SieveDb<T> {
     #[inline]
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
-        let engine = || self.engine.get_pinned_opt(key, &self.plain);
-        lookup::get(&*self.default, key, || past_filters(engine))
+        let read = || self.db.get_pinned_opt(key, &self.plain);
+        lookup::get(&*self.default, key, || past_filters(read))
     }
 
     /// The value of a key in a column family.
@@ -46,8 +46,8 @@ impl<T: ThreadMode> SieveDb<T> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
-        let engine = || self.engine.get_cf_opt(cf, key, &self.plain);
-        lookup::get(self.sieve.filters_of(cf), key, || past_filters(engine))
+        let read = || self.db.get_cf_opt(cf, key, &self.plain);
+        lookup::get(self.sieve.filters_of(cf), key, || past_filters(read))
     }
 
     /// The value of a key in a column family, pinned instead of copied. The read options may carry a
@@ -62,8 +62,8 @@ impl<T: ThreadMode> SieveDb<T> {
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
-        let engine = || self.engine.get_pinned_cf_opt(cf, key, options);
-        lookup::get(self.sieve.filters_of(cf), key, || past_filters(engine))
+        let read = || self.db.get_pinned_cf_opt(cf, key, options);
+        lookup::get(self.sieve.filters_of(cf), key, || past_filters(read))
     }
 
     /// The value of a key of the default column family, read from the engine without the filters.
@@ -71,7 +71,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// # Errors
     /// Returns RocksDB's error.
     pub fn get_unfiltered(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        past_filters(|| self.engine.get_opt(key, &self.plain))
+        past_filters(|| self.db.get_opt(key, &self.plain))
     }
 
     /// The value of a key of a column family, read from the engine without the filters.
@@ -83,7 +83,7 @@ impl<T: ThreadMode> SieveDb<T> {
         cf: &impl AsColumnFamilyRef,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        past_filters(|| self.engine.get_cf_opt(cf, key, &self.plain))
+        past_filters(|| self.db.get_cf_opt(cf, key, &self.plain))
     }
 }
 

@@ -31,13 +31,13 @@ use rocksdb::{
 };
 
 use super::SieveDb;
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 use crate::hooks;
 use crate::hooks::sieve::Sieve;
 use crate::options::Isolation;
 
 /// RocksDB's own transaction.
-type Inner<'db> = rocksdb::Transaction<'db, Engine>;
+type Inner<'db> = rocksdb::Transaction<'db, RocksDb>;
 
 /// Begins a database's transactions.
 pub(super) enum Transactions {
@@ -46,15 +46,15 @@ pub(super) enum Transactions {
 }
 
 impl Transactions {
-    /// On an engine and its handle, behind which the filters must be.
+    /// On a database and its handle, behind which the filters must be.
     pub(super) fn on(
-        engine: &Arc<Engine>,
+        db: &Arc<RocksDb>,
         handle: &hooks::Handle,
         isolation: &Isolation,
     ) -> Result<Self, Error> {
         Ok(match isolation {
-            Isolation::Optimistic => Self::Optimistic(hooks::Optimism::on(engine, handle)),
-            Isolation::Locks(options) => Self::Locking(hooks::Locks::on(engine, handle, options)?),
+            Isolation::Optimistic => Self::Optimistic(hooks::Optimism::on(db, handle)),
+            Isolation::Locks(options) => Self::Locking(hooks::Locks::on(db, handle, options)?),
         })
     }
 }

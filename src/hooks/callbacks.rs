@@ -201,9 +201,9 @@ hooks! {
     fn sieve_close(sieve: &Sieve) {
         sieve.stop();
         // Maintenance that did not end finds no engine any more.
-        sieve.base.close();
+        sieve.engine.close();
     } else {
-        sieve.base.close();
+        sieve.engine.close();
     }
 
     fn sieve_read(
@@ -439,7 +439,7 @@ mod tests {
         db.flush().unwrap();
         db.put("in a memtable", "value").unwrap();
         assert!(db.filters().wait_for_maintenance(PATIENCE));
-        let plain = db.engine();
+        let plain: &crate::RocksDb = &db;
         let cf = plain.cf_handle("default").unwrap();
         let keys = ["in a table", "absent", "in a memtable"];
         let all = |found: Vec<Result<Option<_>, rocksdb::Error>>| -> Vec<bool> {
@@ -475,7 +475,7 @@ mod tests {
         writer.open(&file).unwrap();
         writer.put("ingested", "value").unwrap();
         writer.finish().unwrap();
-        let ingest = || db.engine().ingest_external_file(vec![file]);
+        let ingest = || db.ingest_external_file(vec![file]);
         let (ingested, panicked) = with_a_panic(0, ingest);
         ingested.unwrap();
         assert!(panicked);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use librocksdb_sys as sys;
 use rocksdb::{AsColumnFamilyRef, BoundColumnFamily};
 
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 
 /// The id of a column family, the same for all its handles.
 pub(crate) fn cf_id(cf: &impl AsColumnFamilyRef) -> u32 {
@@ -14,30 +14,30 @@ pub(crate) fn cf_id(cf: &impl AsColumnFamilyRef) -> u32 {
     unsafe { sys::rocksdb_column_family_handle_get_id(cf.inner()) }
 }
 
-/// A column family's handle that keeps its engine open, so that it need not be looked up again.
+/// A column family's handle that keeps its database open, so that it need not be looked up again.
 ///
 /// It outlives the column family's removal: the column family's data stays readable through it.
 pub(crate) struct CfHandle {
-    /// Declared before `engine`: a handle must be dropped before its engine closes.
+    /// Declared before `db`: a handle must be dropped before its database closes.
     bound: Arc<BoundColumnFamily<'static>>,
-    engine: Arc<Engine>,
+    db: Arc<RocksDb>,
 }
 
 impl CfHandle {
     /// The handle of the column family with this name, if there is one.
-    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        let bound: Arc<BoundColumnFamily<'_>> = engine.cf_handle(name)?;
-        // SAFETY: only the lifetime changes. It stands for the engine, which this struct keeps
+    pub(crate) fn new(db: &Arc<RocksDb>, name: &str) -> Option<Self> {
+        let bound: Arc<BoundColumnFamily<'_>> = db.cf_handle(name)?;
+        // SAFETY: only the lifetime changes. It stands for the database, which this struct keeps
         // open until after `bound` is dropped; and `bound` is never handed out.
         let bound = unsafe {
             mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(bound)
         };
-        let engine = Arc::clone(engine);
-        Some(Self { bound, engine })
+        let db = Arc::clone(db);
+        Some(Self { bound, db })
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
+    pub(crate) fn db(&self) -> &RocksDb {
+        &self.db
     }
 }
 

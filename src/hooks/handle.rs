@@ -17,7 +17,7 @@ use rocksdb::{
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::abi;
-use crate::hooks::base::Base;
+use crate::hooks::bare_engine::BareEngine;
 use crate::hooks::callbacks::HOOKS;
 use crate::hooks::proof;
 use crate::hooks::sieve::Sieve;
@@ -45,7 +45,7 @@ impl<T: ThreadMode + 'static> JustOpened for DBWithThreadMode<T> {
 /// The handle of an open database.
 pub(crate) struct Handle {
     pub(super) raw: NonNull<sys::rocksdb_t>,
-    pub(crate) base: Arc<Base>,
+    pub(crate) engine: Arc<BareEngine>,
 }
 
 // SAFETY: RocksDB's C API may be called from any thread.
@@ -55,10 +55,10 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     fn of<T: ThreadMode + 'static>(db: &DBWithThreadMode<T>) -> Result<Self, OpenError> {
-        let found = with_default_cf(db, |cf| (find_in(db, cf), Base::of_raw(cf)));
-        let (raw, base) = found.ok_or(OpenError::Handle)?;
+        let found = with_default_cf(db, |cf| (find_in(db, cf), BareEngine::of_raw(cf)));
+        let (raw, engine) = found.ok_or(OpenError::Handle)?;
         let raw = raw.ok_or(OpenError::Handle)?;
-        Ok(Self { raw, base })
+        Ok(Self { raw, engine })
     }
 
     /// Puts the filters behind the handle, and proves that a read of this database checks them.
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::hooks::options::AsOptions as _;
     use crate::math::Items;
-    use crate::{Engine, Isolation, SieveDb, SieveOptions};
+    use crate::{Isolation, RocksDb, SieveDb, SieveOptions};
 
     fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
         let mut options = Options::default();
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_database_whose_reads_bypass_the_filters_is_refused() {
         let home = tempfile::tempdir().unwrap();
-        let db: Engine = open(&home.path().join("plain"));
+        let db: RocksDb = open(&home.path().join("plain"));
         assert!(prove_reads_are_filtered(&db).is_err());
         assert!(!proof::is_due());
         SieveDb::builder(home.path().join("filtered"))

@@ -9,7 +9,7 @@
 //! | `abi` | what crosses between C++ and Rust; the guard against panics |
 //! | `pointers` | where the binding's types keep their pointers to RocksDB's objects |
 //! | `options` | RocksDB's options: which are refused, and those that the filters need set |
-//! | `base` | the engine past its filters |
+//! | `bare_engine` | the engine past its filters |
 //! | `cf_handle` | handles of column families |
 //! | `proof` | whether reads pass through the filters, and reads that bypass them |
 //! | `extractor` | RocksDB's prefix extractors |
@@ -22,7 +22,7 @@
 //! | `install` | puts the hooks into RocksDB's options |
 //! | `callbacks` | the functions that RocksDB calls |
 //! | `handle` | the handle of a database: found, filtered, and proved to be |
-//! | `transactions` | transactions on an engine that was opened without |
+//! | `transactions` | transactions on a database that was opened without |
 //! | `raw_db` | a database that was opened through RocksDB's C API |
 //! | `self_check` | proves before the first open that the hooks fire |
 
@@ -32,7 +32,7 @@
 )]
 
 mod abi;
-mod base;
+mod bare_engine;
 mod callbacks;
 mod cf_handle;
 mod extractor;
@@ -52,8 +52,8 @@ mod tables;
 mod transactions;
 
 pub(crate) use self::abi::error_of;
-pub(crate) use self::base::{Base, BaseCf, DEFAULT_ID, begin_flush, contains_prefix};
-pub(crate) use self::base::{forget_freed_families, is_listened_to, is_secondary};
+pub(crate) use self::bare_engine::{BareCf, BareEngine, DEFAULT_ID, begin_flush, contains_prefix};
+pub(crate) use self::bare_engine::{forget_freed_families, is_listened_to, is_secondary};
 pub(crate) use self::callbacks::HOOKS;
 #[cfg(test)]
 pub(crate) use self::callbacks::silent::{WATCHED, before_each_key};

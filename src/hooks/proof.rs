@@ -46,14 +46,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Engine, SieveDb};
+    use crate::{RocksDb, SieveDb};
 
     #[test]
     fn reads_past_the_filters_are_those_of_one_thread() {
         let home = tempfile::tempdir().unwrap();
         let db = SieveDb::builder(home.path()).open().unwrap();
         assert!(db.filters().wait_until_complete(Duration::from_secs(60)));
-        let by_handle: &Engine = &db;
+        let by_handle: &RocksDb = &db;
         let absent = || {
             assert_eq!(by_handle.get("absent").unwrap(), None);
             db.filters().stats().absent

@@ -7,7 +7,7 @@ use rocksdb::{Error, Options};
 
 use crate::error::OpenError;
 use crate::hooks::abi::{self, error};
-use crate::hooks::base::Base;
+use crate::hooks::bare_engine::BareEngine;
 use crate::hooks::handle::{Handle, JustOpened};
 use crate::hooks::options::AsOptions as _;
 use crate::hooks::sieve::Sieve;
@@ -75,10 +75,10 @@ impl JustOpened for RawDb {
         let raw = self.handle;
         // SAFETY: the database is open.
         let cf = unsafe { sys::rocksdb_get_default_column_family_handle(raw.as_ptr()) };
-        let base = Base::of_raw(cf);
+        let engine = BareEngine::of_raw(cf);
         // SAFETY: just made, and not used any more.
         unsafe { sys::rocksdb_column_family_handle_destroy(cf) };
-        Ok(Handle { raw, base })
+        Ok(Handle { raw, engine })
     }
 
     fn has(&self, key: &[u8]) -> Result<bool, Error> {

@@ -1,7 +1,7 @@
 //! Fault points that replace a whole step. In an ordinary build they do nothing.
 
 use crate::fault::fault;
-use crate::hooks::base::DEFAULT_ID;
+use crate::hooks::bare_engine::DEFAULT_ID;
 use crate::math::Bits;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::filters::Filters;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::filter::Scalable;
@@ -60,7 +60,7 @@ fn check(hooks: &'static Hooks) -> Result<(), OpenError> {
         });
     }
     let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
-    let engine = Engine::open_cf_with_opts(&options, PATH, cfs).map_err(OpenError::Probe)?;
+    let engine = RocksDb::open_cf_with_opts(&options, PATH, cfs).map_err(OpenError::Probe)?;
     write_and_read(&engine, &cf_filter).map_err(OpenError::Probe)??;
     tables_are_seen(&engine, &registry)
 }
@@ -90,7 +90,7 @@ fn cf_filter(registry: &Arc<Registry>) -> Arc<CfFilter> {
 type Checked = Result<(), OpenError>;
 
 /// Three entries, one of them a tombstone: the summary filter must have two keys, the SST three.
-fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rocksdb::Error> {
+fn write_and_read(engine: &RocksDb, cf_filter: &CfFilter) -> Result<Checked, rocksdb::Error> {
     engine.put(b"put", b"1")?;
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
@@ -134,7 +134,7 @@ fn is_probed(segment: &Arc<Segment>) -> bool {
     Arc::strong_count(segment) >= 3
 }
 
-fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
+fn tables_are_seen(engine: &RocksDb, registry: &Registry) -> Checked {
     let silent = |what| OpenError::HooksSilent { what };
     let handle = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
     let handle = handle.ok_or(silent("the default column family"))?;

@@ -12,7 +12,7 @@ use rocksdb::Error;
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::abi::error_of;
-use crate::hooks::base::{Base, DEFAULT_ID, refusal_of_reader};
+use crate::hooks::bare_engine::{BareEngine, DEFAULT_ID, refusal_of_reader};
 use crate::hooks::extractor::extractor;
 use crate::hooks::options::{AsOptions, CfOptions, keep_history, transactions_refusal};
 use crate::hooks::proof;
@@ -49,7 +49,7 @@ pub struct Sieve {
     /// The filters of the default column family.
     pub(crate) default: Arc<CfFilter>,
     pub(crate) options: SieveOptions,
-    pub(crate) base: Arc<Base>,
+    pub(crate) engine: Arc<BareEngine>,
     /// Whether a column family got another prefix extractor since the open.
     has_extractor_changed: AtomicBool,
     /// Held while a column family is created or dropped: its filters are created and dropped with
@@ -70,13 +70,13 @@ impl Sieve {
         filters: Filters,
         default: Arc<CfFilter>,
         options: SieveOptions,
-        base: Arc<Base>,
+        engine: Arc<BareEngine>,
     ) -> Self {
         Self {
             filters,
             default,
             options,
-            base,
+            engine,
             has_extractor_changed: AtomicBool::new(false),
             cfs: Mutex::default(),
         }
@@ -256,7 +256,7 @@ impl Sieve {
         if !self.options.is_reader() {
             return Ok(());
         }
-        let refused = self.base.with_cf(DEFAULT_ID, refusal_of_reader);
+        let refused = self.engine.with_cf(DEFAULT_ID, refusal_of_reader);
         refused.unwrap_or(Ok(())).map_err(error_of)
     }
 

@@ -1,7 +1,7 @@
-//! Transactions on an engine that was opened as a plain database.
+//! Transactions on a database that was opened without them.
 //!
 //! `rocksdb` begins transactions only on databases that it opened for them, and these have other
-//! types than [`Engine`]. The shim creates RocksDB's object for such a database from the open one.
+//! types than [`RocksDb`]. The shim creates RocksDB's object for such a database from the open one.
 //! Its transactions are RocksDB's own, and get the type that `rocksdb` has for them.
 
 use std::mem;
@@ -14,12 +14,12 @@ use rocksdb::{
     Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
-use crate::binding::Engine;
+use crate::binding::RocksDb;
 use crate::hooks::abi::{self, Slice, error};
 use crate::hooks::handle::Handle;
 
-/// RocksDB's transaction on an [`Engine`].
-type EngineTransaction<'db> = Transaction<'db, Engine>;
+/// RocksDB's transaction on a [`RocksDb`].
+type EngineTransaction<'db> = Transaction<'db, RocksDb>;
 
 /// A type of `rocksdb` that is a pointer to RocksDB's object and nothing else.
 ///
@@ -69,7 +69,7 @@ fn raw<W: Wrapper>(wrapper: &W) -> *mut W::Raw {
 /// Applies a batch of either kind to the database of this handle. To RocksDB they are the same;
 /// `rocksdb` distinguishes them by the type of database that they are for.
 pub(crate) fn write<T: ThreadMode, const TRANSACTION: bool>(
-    _engine: &DBWithThreadMode<T>,
+    _db: &DBWithThreadMode<T>,
     handle: &Handle,
     batch: &WriteBatchWithTransaction<TRANSACTION>,
     options: &WriteOptions,
@@ -80,11 +80,11 @@ pub(crate) fn write<T: ThreadMode, const TRANSACTION: bool>(
     error(failure)
 }
 
-/// Begins an engine's optimistic transactions.
+/// Begins a database's optimistic transactions.
 pub(crate) struct Optimism {
     raw: NonNull<sys::rocksdb_optimistictransactiondb_t>,
     /// Stays open longer than `raw` is in use.
-    _engine: Arc<Engine>,
+    _db: Arc<RocksDb>,
 }
 
 // SAFETY: RocksDB begins transactions from any thread, and several at a time.
@@ -93,13 +93,13 @@ unsafe impl Send for Optimism {}
 unsafe impl Sync for Optimism {}
 
 impl Optimism {
-    /// On an engine and its handle.
-    pub(crate) fn on(engine: &Arc<Engine>, handle: &Handle) -> Self {
-        // SAFETY: the handle is live as long as its engine, which `_engine` keeps open.
+    /// On a database and its handle.
+    pub(crate) fn on(db: &Arc<RocksDb>, handle: &Handle) -> Self {
+        // SAFETY: the handle is live as long as the database, which `_db` keeps open.
         let raw = unsafe { abi::lsm_sieve_transactions(handle.raw.as_ptr()) };
         Self {
             raw: NonNull::new(raw).expect("the shim returns no null"),
-            _engine: Arc::clone(engine),
+            _db: Arc::clone(db),
         }
     }
 
@@ -127,11 +127,11 @@ impl Drop for Optimism {
     }
 }
 
-/// Begins an engine's transactions with locks.
+/// Begins a database's transactions with locks.
 pub(crate) struct Locks {
     raw: NonNull<sys::rocksdb_transactiondb_t>,
     /// Stays open longer than `raw` is in use.
-    _engine: Arc<Engine>,
+    _db: Arc<RocksDb>,
 }
 
 // SAFETY: RocksDB begins transactions from any thread, and several at a time.
@@ -140,22 +140,22 @@ unsafe impl Send for Locks {}
 unsafe impl Sync for Locks {}
 
 impl Locks {
-    /// On an engine and its handle, which must have the filters behind it. From here on each write
+    /// On a database and its handle, which must have the filters behind it. From here on each write
     /// through the handle locks its keys.
     pub(crate) fn on(
-        engine: &Arc<Engine>,
+        db: &Arc<RocksDb>,
         handle: &Handle,
         options: &TransactionDBOptions,
     ) -> Result<Self, Error> {
         let (options, mut failure) = (raw(options), ptr::null_mut());
-        // SAFETY: the options are live, and the handle is as long as its engine, which `_engine`
+        // SAFETY: the options are live, and the handle is as long as its engine, which `_db`
         // keeps open.
         let raw = unsafe { abi::lsm_sieve_locks(options, handle.raw.as_ptr(), &raw mut failure) };
         error(failure)?;
         let raw = NonNull::new(raw).expect("the shim returns no null without an error");
         Ok(Self {
             raw,
-            _engine: Arc::clone(engine),
+            _db: Arc::clone(db),
         })
     }
 

@@ -183,7 +183,7 @@ impl Sieve {
 
     /// The live SSTs of a column family; none if it is gone.
     pub(super) fn tables(&self, cf_filter: &CfFilter) -> Result<Vec<LiveSegment>, InspectError> {
-        match with_cf_of(cf_filter.key_space(), &self.base, hooks::live_tables) {
+        match with_cf_of(cf_filter.key_space(), &self.engine, hooks::live_tables) {
             Some(listed) => {
                 let listed = listed.map_err(|reason| InspectError::List {
                     cf: cf_filter.name().to_owned(),

@@ -12,7 +12,7 @@ use crate::engine::with_cf_of;
 use crate::error::{InspectError, with_causes};
 use crate::fault::fault;
 use crate::hooks::sieve::Sieve;
-use crate::hooks::{self, BaseCf};
+use crate::hooks::{self, BareCf};
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::engine::LiveSegment;
 use lsm_sieve_front::segment::{SealedFilter, Segment};
@@ -238,7 +238,7 @@ impl Check<'_> {
         };
         let mut found = 0;
         let mut stopped = false;
-        let base = &self.sieve.base;
+        let engine = &self.sieve.engine;
         let mut check = |key: &[u8], deletion: bool| {
             probes.each_denial(key, deletion, &mut |filter| {
                 report.lost.push(LostKey {
@@ -251,8 +251,8 @@ impl Check<'_> {
             stopped = found % STRETCH == 0 && self.advance(STRETCH).is_err();
             !stopped
         };
-        let read = |cf: &BaseCf| hooks::raw_keys(cf, table, &mut check);
-        let Some(read) = with_cf_of(cf_filter.key_space(), base, read) else {
+        let read = |cf: &BareCf| hooks::raw_keys(cf, table, &mut check);
+        let Some(read) = with_cf_of(cf_filter.key_space(), engine, read) else {
             return Ok(());
         };
         read.map_err(|reason| InspectError::Read {

@@ -36,7 +36,7 @@ fn listed_ssts_of_a_secondary_are_those_of_its_readers() {
         .secondary(home.path().join("secondary"))
         .open()
         .unwrap();
-    let engine = RocksEngine::new(Arc::clone(&secondary.filters().base), true);
+    let engine = RocksEngine::new(Arc::clone(&secondary.filters().engine), true);
     let cf_filter = secondary.cf_filters().all().remove(0);
     let listed = || {
         let segments = engine.segments(cf_filter.key_space()).unwrap();

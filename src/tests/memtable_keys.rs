@@ -19,7 +19,7 @@ use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::hooks::JustOpened as _;
 use crate::math::{Bits, Items};
-use crate::{Engine, Isolation, SieveDb, SieveOptions, hooks};
+use crate::{Isolation, RocksDb, SieveDb, SieveOptions, hooks};
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::lookup::answer;
 use lsm_sieve_front::engine::Engine as _;
@@ -101,7 +101,7 @@ fn entries_of_memtables_whose_flush_is_under_way_are_counted() {
     db.flush_opt(&begin).unwrap();
     held.wait();
     write(&db, 100..110);
-    let engine = RocksEngine::new(Arc::clone(&db.filters().base), false);
+    let engine = RocksEngine::new(Arc::clone(&db.filters().engine), false);
     let cf_filter = db.cf_filters().all().remove(0);
     let counted = engine.entries_in_memtables(cf_filter.key_space());
     assert_eq!(counted.unwrap(), 112);
@@ -284,7 +284,7 @@ fn each_key_of_a_batch_is_read_before_the_next_is_inserted() {
         );
         hooks::install(&options, cf_filter, &hooks::WATCHED);
         let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
-        let engine = Engine::open_cf_with_opts(&options, home.path(), cfs).unwrap();
+        let engine = RocksDb::open_cf_with_opts(&options, home.path(), cfs).unwrap();
         let (engine, read) = (Rc::new(engine), Rc::new(Cell::new(0)));
         let (reader, seen) = (Rc::clone(&engine), Rc::clone(&read));
         hooks::before_each_key(move |_| {

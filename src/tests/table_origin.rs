@@ -32,7 +32,7 @@ fn compactions_keep_the_log_and_ssts_without_whole_keys_end_it() {
     assert!(cf_filter.key_log().is_whole());
     assert_eq!(cf_filter.key_log().hashes(), flushed, "no key is new");
     let change = [("block_based_table_factory", "{whole_key_filtering=false}")];
-    db.engine().set_options(&change).unwrap();
+    db.set_options(&change).unwrap();
     write(3_000..4_000);
     db.flush().unwrap();
     assert_eq!(cf_filter.key_log().hashes(), None);

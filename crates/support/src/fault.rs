@@ -359,7 +359,7 @@ faults! {
     /// A wait for compactions closes the engine without ending maintenance first.
     WaitClosesEngine => "promises::they_hold_in_c",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
-    FreedCfsKept => "hooks::base",
+    FreedCfsKept => "hooks::bare_engine",
     /// A transaction checks the filters for a key that it wrote itself.
     OwnWritesIgnored => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.

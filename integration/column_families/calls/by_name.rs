@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{OpenError, RocksDb, SieveDb, SieveOptions};
 use rocksdb::{ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options};
 
 use super::{EACH, KINDS, Kind, OTHER, World, keys, report};
@@ -134,7 +134,7 @@ const CALLS: [(&str, Check); 4] = [
         let path = world.db.path().to_owned();
         let World { db, home, .. } = world;
         drop(db);
-        let families = Engine::list_cf(&options(), path).unwrap();
+        let families = RocksDb::list_cf(&options(), path).unwrap();
         assert_eq!(families, [DEFAULT, OTHER]);
         drop(home);
     }),

@@ -126,7 +126,7 @@ fn engine_calls_act_on_their_cf() {
 const ENTRIES: &str = "rocksdb.num-entries-active-mem-table";
 
 /// The plain database's answer for each family, the default family first.
-fn of_both<T>(db: &SieveDb, call: impl Fn(&lsm_sieve::Engine, &Handle<'_>) -> T) -> [T; 2] {
+fn of_both<T>(db: &SieveDb, call: impl Fn(&lsm_sieve::RocksDb, &Handle<'_>) -> T) -> [T; 2] {
     let call = |family| {
         db.with_engine_untracked(|engine| call(engine, &engine.cf_handle(family).unwrap()))
     };

@@ -1,6 +1,6 @@
 //! Reads of the database and of its snapshots.
 
-use lsm_sieve::{Engine, SieveDb};
+use lsm_sieve::{RocksDb, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, ReadOptions};
 
 use super::{EACH, KINDS, OTHER, World, all_keys, keys, report};
@@ -45,7 +45,7 @@ pub(super) fn names() -> Vec<String> {
     let of_filters = ["answer_cf", "prefix_may_exist_cf", "prefixes_may_exist_cf"];
     let may = MAY.iter().chain(&PREFIXES).map(|(name, _)| *name);
     let of_db = reads.chain(may.filter(|name| !of_filters.contains(name)));
-    let of_trait = in_a_cf(reads::by_trait::<Engine, _>());
+    let of_trait = in_a_cf(reads::by_trait::<RocksDb, _>());
     of_db
         .map(|name| format!("SieveDb::{name}"))
         .chain(of_filters.map(|name| format!("Sieve::{name}")))

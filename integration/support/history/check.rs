@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, SieveDb};
+use lsm_sieve::{RocksDb, SieveDb};
 use rocksdb::{AsColumnFamilyRef, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode};
 
 use super::Failed;
@@ -46,7 +46,7 @@ pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) type Truth = BTreeMap<String, Entries>;
 
 /// What these families hold.
-pub(crate) fn read(db: &Engine, names: &[String]) -> Result<Truth, rocksdb::Error> {
+pub(crate) fn read(db: &RocksDb, names: &[String]) -> Result<Truth, rocksdb::Error> {
     let entries = |name: &String| {
         let family = db.cf_handle(name).expect("a family that was opened");
         let entries = db.iterator_cf(&family, IteratorMode::Start);

@@ -14,7 +14,7 @@ use super::state::{
     FORMAT, FORMAT_KEY, STATE_KEY, State, StateError, VERSION, family_name, generation_of,
 };
 use super::store::{DifferentialStore, Parts, SYNC};
-use lsm_sieve::{CfReader, Engine, OpenError, SieveDb, drops_entries, read_only};
+use lsm_sieve::{CfReader, OpenError, RocksDb, SieveDb, drops_entries, read_only};
 use lsm_sieve_support::fault::fault;
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
@@ -112,7 +112,7 @@ impl Opening<'_> {
     fn was_written(&self) -> Result<bool> {
         let names = [DEFAULT_COLUMN_FAMILY_NAME];
         let engine = read_only(self.engine);
-        let peek = Engine::open_cf_for_read_only(&engine, self.path, names, LOG_IS_AN_ERROR);
+        let peek = RocksDb::open_cf_for_read_only(&engine, self.path, names, LOG_IS_AN_ERROR);
         let peek = peek.map_err(|error| self.refused(error))?;
         Ok(peek.latest_sequence_number() > 0)
     }
@@ -209,7 +209,7 @@ impl Opening<'_> {
         let families = [(family, self.engine.clone())];
         let engine = read_only(self.engine);
         let engine =
-            Engine::open_cf_with_opts_for_read_only(&engine, path, families, LOG_IS_AN_ERROR);
+            RocksDb::open_cf_with_opts_for_read_only(&engine, path, families, LOG_IS_AN_ERROR);
         let engine = Arc::new(engine.map_err(refused)?);
         Ok(CfReader::new(&engine, family).expect("opened by this name"))
     }

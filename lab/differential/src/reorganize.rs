@@ -24,7 +24,7 @@ use super::error::DifferentialError;
 use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
 use super::store::{DifferentialStore, SYNC};
-use lsm_sieve::{CfReader, Engine, SieveDb};
+use lsm_sieve::{CfReader, RocksDb, SieveDb};
 use lsm_sieve_support::fault::fault;
 use lsm_sieve_support::sync::unpoisoned;
 
@@ -50,7 +50,7 @@ pub struct Reorganized {
     pub finished: bool,
 }
 
-type Records<'a> = DBRawIteratorWithThreadMode<'a, Engine>;
+type Records<'a> = DBRawIteratorWithThreadMode<'a, RocksDb>;
 
 /// Number of batches after which the store notes how far a generation has been moved. A process
 /// that dies repeats at most this many.

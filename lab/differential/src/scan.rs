@@ -14,7 +14,7 @@ use super::generation::Generation;
 use super::options::MainFile;
 use super::snapshot::{Snapshot, at_moment};
 use super::store::DifferentialStore;
-use lsm_sieve::Engine;
+use lsm_sieve::RocksDb;
 use lsm_sieve_support::fault::fault;
 
 /// An iterator over keys and values, in bytewise order of the keys. It ends after an error.
@@ -49,7 +49,7 @@ impl<'a> Snapshot<'a> {
     /// Merges the files. The snapshot must outlive the result.
     fn merged<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'a> {
         let store = self.store;
-        let engine: &Engine = &store.db;
+        let engine: &RocksDb = &store.db;
         let newer = self.generations.iter().map(|generation| {
             Cursor::of_generation(generation, engine, at_moment(&self.snapshot, true))
         });
@@ -63,7 +63,7 @@ impl<'a> Snapshot<'a> {
 
 /// A position in one file.
 pub(super) struct Cursor<'a> {
-    records: DBRawIteratorWithThreadMode<'a, Engine>,
+    records: DBRawIteratorWithThreadMode<'a, RocksDb>,
     /// The generation; `None` for the main file.
     generation: Option<Arc<Generation>>,
 }
@@ -143,7 +143,7 @@ impl<'a> Cursor<'a> {
     /// iterator.
     pub(super) fn of_generation(
         generation: &Arc<Generation>,
-        engine: &'a Engine,
+        engine: &'a RocksDb,
         options: ReadOptions,
     ) -> Self {
         Self {
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn of_main(records: DBRawIteratorWithThreadMode<'a, Engine>) -> Self {
+    pub(super) fn of_main(records: DBRawIteratorWithThreadMode<'a, RocksDb>) -> Self {
         Self {
             records,
             generation: None,

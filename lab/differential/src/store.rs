@@ -22,7 +22,7 @@ use super::options::{DifferentialOptions, MainFile};
 use super::record::{self, Record};
 use super::state::{State, family_name};
 use super::stats::DifferentialStats;
-use lsm_sieve::{CfReader, Engine, SieveDb};
+use lsm_sieve::{CfReader, RocksDb, SieveDb};
 use lsm_sieve_front::audit::{Sampler, Throttle};
 use lsm_sieve_front::rcu::Published;
 use lsm_sieve_front::stats::Counters;
@@ -158,7 +158,7 @@ impl DifferentialStore {
         record: Record<&[u8]>,
     ) -> Result<(), DifferentialError> {
         let handle = current.family().handle();
-        let engine: &Engine = &self.db;
+        let engine: &RocksDb = &self.db;
         let done = engine.put_cf_opt(handle, key, record::encode(record), &self.write_options());
         done.map_err(DifferentialError::write("write a record"))?;
         self.writes.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::{Engine, OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{OpenError, RocksDb, SieveDb, SieveOptions};
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{IteratorMode, Options};
 
@@ -108,7 +108,7 @@ impl ClosedDb<'_> {
     /// Another process, without the plugin.
     fn open_plain(&mut self, updates: &[Update], compact: bool) -> Checked {
         let (database, families) = options(self.settings, self.model)?;
-        let engine = Engine::open_cf_with_opts(&database, self.path, families)?;
+        let engine = RocksDb::open_cf_with_opts(&database, self.path, families)?;
         self.agree(&engine)?;
         for update in updates {
             let name = FAMILIES.get(update.family).copied().unwrap_or_default();
@@ -132,7 +132,7 @@ impl ClosedDb<'_> {
     }
 
     /// A database that was written with the plugin reads right without it.
-    fn agree(&mut self, engine: &Engine) -> Checked {
+    fn agree(&mut self, engine: &RocksDb) -> Checked {
         for family in self.model.existing() {
             let (Some(handle), Some(contents)) = (
                 engine.cf_handle(FAMILIES[family]),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::{Engine, FilterSize, Snapshot};
+use lsm_sieve::{FilterSize, RocksDb, Snapshot};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Error, IngestExternalFileOptions, WriteBatch, WriteOptions};
 
@@ -442,7 +442,7 @@ impl<'a> Session<'a> {
 
 /// One write by the bare engine.
 pub fn write_to(
-    engine: &Engine,
+    engine: &RocksDb,
     handle: &Handle<'_>,
     key: &[u8],
     change: Change,

@@ -22,10 +22,11 @@ unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
-/// An engine that another object owns. The owner calls [`Base::close`] before it closes the engine.
-pub(crate) struct Base(RwLock<Option<Raw>>);
+/// An engine that another object owns. The owner calls [`BareEngine::close`] before it closes the
+/// engine.
+pub(crate) struct BareEngine(RwLock<Option<Raw>>);
 
-impl Base {
+impl BareEngine {
     /// The engine of a column family, whose handle must be live.
     pub(super) fn of_raw(cf: *mut sys::rocksdb_column_family_handle_t) -> Arc<Self> {
         // SAFETY: promised by the caller, which is in this folder.
@@ -40,12 +41,12 @@ impl Base {
 
     /// Calls `act` with the column family of this id; `None` if there is none any more, or the
     /// engine is closed.
-    pub(crate) fn with_cf<R>(&self, id: u32, act: impl FnOnce(&BaseCf) -> R) -> Option<R> {
+    pub(crate) fn with_cf<R>(&self, id: u32, act: impl FnOnce(&BareCf) -> R) -> Option<R> {
         let open = unpoisoned(self.0.read());
         let engine = (*open)?;
         // SAFETY: the engine is open until `open` is dropped.
         let cf = unsafe { abi::lsm_sieve_cf(engine.0.as_ptr(), id) };
-        let cf = BaseCf(NonNull::new(cf)?);
+        let cf = BareCf(NonNull::new(cf)?);
         Some(act(&cf))
     }
 
@@ -60,22 +61,22 @@ impl Base {
 
     /// A property of the default column family, or 0.
     pub(crate) fn int_property(&self, name: &str) -> u64 {
-        let read = |cf: &BaseCf| cf.int_property(name);
+        let read = |cf: &BareCf| cf.int_property(name);
         self.with_cf(DEFAULT_ID, read).unwrap_or_default()
     }
 
     /// The number of the latest write; 0 once the engine is closed.
     pub(crate) fn latest_sequence_number(&self) -> u64 {
         // SAFETY: the handle is live during the call, and so is its engine.
-        let read = |cf: &BaseCf| unsafe { abi::lsm_sieve_latest_sequence_number(cf.inner()) };
+        let read = |cf: &BareCf| unsafe { abi::lsm_sieve_latest_sequence_number(cf.inner()) };
         self.with_cf(DEFAULT_ID, read).unwrap_or_default()
     }
 }
 
-/// A handle of a column family, within [`Base::with_cf`].
-pub(crate) struct BaseCf(NonNull<sys::rocksdb_column_family_handle_t>);
+/// A handle of a column family, within [`BareEngine::with_cf`].
+pub(crate) struct BareCf(NonNull<sys::rocksdb_column_family_handle_t>);
 
-impl BaseCf {
+impl BareCf {
     /// A property of the column family, or 0.
     pub(crate) fn int_property(&self, name: &str) -> u64 {
         // SAFETY: the handle and its engine are live during the call.
@@ -111,13 +112,13 @@ pub(crate) fn contains_prefix(
     take_text(error).map_or(Ok(contains), Err)
 }
 
-impl AsColumnFamilyRef for BaseCf {
+impl AsColumnFamilyRef for BareCf {
     fn inner(&self) -> *mut sys::rocksdb_column_family_handle_t {
         self.0.as_ptr()
     }
 }
 
-impl Drop for BaseCf {
+impl Drop for BareCf {
     fn drop(&mut self) {
         // SAFETY: `with_cf` owns it, and its engine is open.
         unsafe { sys::rocksdb_column_family_handle_destroy(self.0.as_ptr()) }
@@ -153,10 +154,10 @@ pub(crate) fn refusal_of_reader(cf: &impl AsColumnFamilyRef) -> Result<(), Strin
 
 /// Makes a secondary that was just opened forget the column families that RocksDB freed during the
 /// open; its catch-up would read them. Returns how many.
-pub(crate) fn forget_freed_families(secondary: &Base) -> usize {
+pub(crate) fn forget_freed_families(secondary: &BareEngine) -> usize {
     // SAFETY: the handle is live during the call, and so is its engine, which was opened as a
     // secondary.
-    let forget = |cf: &BaseCf| unsafe { abi::lsm_sieve_forget_freed_families(cf.inner()) };
+    let forget = |cf: &BareCf| unsafe { abi::lsm_sieve_forget_freed_families(cf.inner()) };
     secondary.with_cf(DEFAULT_ID, forget).unwrap_or_default()
 }
 
@@ -167,7 +168,7 @@ mod tests {
     use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
     use super::*;
-    use crate::binding::Engine;
+    use crate::binding::RocksDb;
 
     const CHILD: &str = "LSM_SIEVE_SECONDARY_CHILD";
 
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn a_secondary_forgets_the_families_that_were_freed_while_it_opened() {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "hooks::base::tests::child"])
+            .args(["--exact", "hooks::bare_engine::tests::child"])
             .env(CHILD, "1")
             .output()
             .unwrap();
@@ -197,7 +198,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);
-        let writer = Engine::open(&options, home.path().join("db")).unwrap();
+        let writer = RocksDb::open(&options, home.path().join("db")).unwrap();
         let fill = |value: &str| {
             writer.create_cf(OTHER, &options).unwrap();
             let other = writer.cf_handle(OTHER).unwrap();
@@ -217,10 +218,10 @@ mod tests {
 
         let (path, messages) = (home.path().join("db"), home.path().join("secondary"));
         let names = [DEFAULT_COLUMN_FAMILY_NAME, OTHER];
-        let secondary = Engine::open_cf_as_secondary(&options, path, messages, names).unwrap();
+        let secondary = RocksDb::open_cf_as_secondary(&options, path, messages, names).unwrap();
         let default = secondary.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-        let base = Base::of_raw(default.inner());
-        let forgotten = [(); 2].map(|()| forget_freed_families(&base));
+        let engine = BareEngine::of_raw(default.inner());
+        let forgotten = [(); 2].map(|()| forget_freed_families(&engine));
         assert_eq!(forgotten, [1, 0]);
         secondary.try_catch_up_with_primary().unwrap();
         let other = secondary.cf_handle(OTHER).unwrap();
