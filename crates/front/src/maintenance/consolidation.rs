@@ -8,13 +8,12 @@ use std::sync::Arc;
 use super::plan::KeySource;
 use super::reading::{Hashes, ReadSegments};
 use super::static_stage::StaticKeys;
-use super::{Maintenance, TaskError};
+use super::{CfRun, Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
-use crate::maintenance::backoff::Backoff;
 use crate::math::{Items, Rate};
 use crate::options::FrontOptions;
 use crate::rcu;
@@ -43,69 +42,6 @@ impl Maintenance {
             ..self.options.clone()
         }
         .shared_by(self.cf_filters.all().len(), self.cf_filters.overhead())
-    }
-
-    /// Builds a summary filter of the right size while reads and writes continue; with room for more
-    /// keys if it is growing.
-    pub(super) fn consolidate(
-        &self,
-        cf_filter: &CfFilter,
-        source: KeySource,
-        is_growing: bool,
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        let _span = tracing::info_span!("consolidate", cf = cf_filter.name()).entered();
-        // Each try would leave a set behind that nobody can free, and with it a summary filter.
-        if !rcu::tells_when_reads_end() {
-            return Err(TaskError::Unawaited(cf_filter.name().to_owned()));
-        }
-        let now = self.write_position(cf_filter);
-        cf_filter.coverage().note_consolidated(None);
-        let old = cf_filter.view().summary;
-        let rebuild = self.new_summary(cf_filter, &old, source, is_growing)?;
-        if has_no_room(cf_filter, &rebuild.new) {
-            // The budget has no room for another one. Keep the old one: what it still denies costs
-            // no more memory. Drop it if it denies nothing, since it takes budget from the segment
-            // filters.
-            cf_filter.coverage().note_consolidated(Some(now));
-            if old.is_saturated() && cf_filter.drop_summary() {
-                fault!(NoWakeAfterSummaryDrop, return Ok(()));
-                self.wakeup.notify();
-            }
-            return Ok(());
-        }
-        // Invariant 3: from here on, no key goes to the old one alone, and the insertions that began
-        // before are over (H95, H101).
-        let outcome = match cf_filter.feed(fed_meanwhile(&old, &rebuild.new)) {
-            true => self.fill_and_publish(cf_filter, &rebuild, backoff),
-            false => Err(TaskError::Unawaited(cf_filter.name().to_owned())),
-        };
-        if rebuild.source == (KeySource::Tables { logged: true }) {
-            // Invariant 4: only now has it the keys of all memtables and SSTs (H48).
-            match &outcome {
-                Ok(()) => cf_filter.key_log().complete(),
-                Err(_) => cf_filter.key_log().end(),
-            }
-        }
-        // After the new one was published: lookups probe a filter that is still fed (H2, H43).
-        fault!(UnfinishedSummaryFed, {
-            cf_filter.feed(vec![Arc::clone(&rebuild.new)]);
-            return outcome;
-        });
-        cf_filter.feed(vec![match outcome {
-            Ok(()) => rebuild.new,
-            Err(_) => old,
-        }]);
-        if outcome.is_ok() {
-            cf_filter.coverage().note_consolidated(Some(now));
-            tracing::info!(
-                cf_filter = cf_filter.name(),
-                items = cf_filter.view().summary.items().get(),
-                "consolidated the summary filter"
-            );
-            self.save_summary(cf_filter);
-        }
-        outcome
     }
 
     fn new_summary(
@@ -200,28 +136,6 @@ impl Maintenance {
         Ok(runs.into_values().max().unwrap_or_default())
     }
 
-    /// Inserts the keys of all memtables and SSTs into a summary filter that every write feeds, and
-    /// publishes it.
-    fn fill_and_publish(
-        &self,
-        cf_filter: &CfFilter,
-        rebuild: &Rebuild,
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        fault!(MemtablesReadLast, {
-            let Rebuild { new, source, .. } = rebuild;
-            let read = self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), *source)?;
-            self.memtable_hashes(cf_filter, rebuild)?;
-            return match self.publish_consolidated(cf_filter, new, &read)? {
-                true => Ok(()),
-                false => Err(TaskError::Overtaken),
-            };
-        });
-        // Invariant 3: memtables first; a flush in between moves keys to an SST that is listed (H95).
-        let in_memtables = self.memtable_hashes(cf_filter, rebuild)?;
-        self.insert_ssts_and_publish(cf_filter, rebuild, &in_memtables, backoff)
-    }
-
     /// Inserts the keys of all memtables into a summary filter that every write feeds; returns them
     /// if they are for its static stage, which is still to come. Waits for the writes that began
     /// before and whose keys no memtable shows.
@@ -278,52 +192,6 @@ impl Maintenance {
         Ok(for_later)
     }
 
-    /// Inserts the keys of all SSTs into a summary filter that every write feeds, and publishes it.
-    /// It has those of the memtables already, unless they are for its static stage.
-    fn insert_ssts_and_publish(
-        &self,
-        cf_filter: &CfFilter,
-        rebuild: &Rebuild,
-        in_memtables: &[KeyHash],
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        let (new, source) = (&rebuild.new, rebuild.source);
-        let static_rate = rebuild.static_rate;
-        let static_keys = static_rate.map(|rate| StaticKeys { rate, in_memtables });
-        let replayed = match source {
-            KeySource::Log => self.insert_logged_keys(new, cf_filter)?,
-            KeySource::Tables { .. } => None,
-        };
-        let mut first = Some(match (replayed, static_keys) {
-            (Some(segments), _) => segments,
-            (None, Some(keys)) => self.complete(cf_filter, new, &keys, backoff)?,
-            (None, None) => {
-                self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?
-            }
-        });
-        // External writes that arrived meanwhile are read too, without reading the other SSTs
-        // again.
-        let mut read = HashSet::new();
-        self.wait_for(TaskError::Overtaken, || {
-            let segments = match first.take() {
-                Some(segments) => segments,
-                None => {
-                    let read = std::mem::take(&mut read);
-                    self.insert_all_keys(new, cf_filter, backoff, read, source)?
-                }
-            };
-            if self.publish_consolidated(cf_filter, new, &segments)? {
-                return Ok(true);
-            }
-            fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
-            if cf_filter.coverage().is_disabled() {
-                return Err(TaskError::Overtaken);
-            }
-            read = segments.read.into_iter().map(|table| table.path).collect();
-            Ok(false)
-        })
-    }
-
     /// Publishes a summary filter with these SSTs' keys, unless external writes happened since the
     /// listing (invariant 5). Returns whether it did.
     fn publish_consolidated(
@@ -342,6 +210,128 @@ impl Maintenance {
         cf_filter.key_log().end();
         segments.check_needed_segments(cf_filter)?;
         Ok(self.publish_partial(cf_filter, read, summary, covered, quarantine))
+    }
+}
+
+impl CfRun<'_> {
+    /// Builds a summary filter of the right size while reads and writes continue; with room for more
+    /// keys if it is growing.
+    pub(super) fn consolidate(
+        &mut self,
+        source: KeySource,
+        is_growing: bool,
+    ) -> Result<(), TaskError> {
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        let _span = tracing::info_span!("consolidate", cf = cf_filter.name()).entered();
+        // Each try would leave a set behind that nobody can free, and with it a summary filter.
+        if !rcu::tells_when_reads_end() {
+            return Err(TaskError::Unawaited(cf_filter.name().to_owned()));
+        }
+        let now = maintenance.write_position(cf_filter);
+        cf_filter.coverage().note_consolidated(None);
+        let old = cf_filter.view().summary;
+        let rebuild = maintenance.new_summary(cf_filter, &old, source, is_growing)?;
+        if has_no_room(cf_filter, &rebuild.new) {
+            // The budget has no room for another one. Keep the old one: what it still denies costs
+            // no more memory. Drop it if it denies nothing, since it takes budget from the segment
+            // filters.
+            cf_filter.coverage().note_consolidated(Some(now));
+            if old.is_saturated() && cf_filter.drop_summary() {
+                fault!(NoWakeAfterSummaryDrop, return Ok(()));
+                maintenance.wakeup.notify();
+            }
+            return Ok(());
+        }
+        // Invariant 3: from here on, no key goes to the old one alone, and the insertions that began
+        // before are over (H95, H101).
+        let outcome = match cf_filter.feed(fed_meanwhile(&old, &rebuild.new)) {
+            true => self.fill_and_publish(&rebuild),
+            false => Err(TaskError::Unawaited(cf_filter.name().to_owned())),
+        };
+        if rebuild.source == (KeySource::Tables { logged: true }) {
+            // Invariant 4: only now has it the keys of all memtables and SSTs (H48).
+            match &outcome {
+                Ok(()) => cf_filter.key_log().complete(),
+                Err(_) => cf_filter.key_log().end(),
+            }
+        }
+        // After the new one was published: lookups probe a filter that is still fed (H2, H43).
+        fault!(UnfinishedSummaryFed, {
+            cf_filter.feed(vec![Arc::clone(&rebuild.new)]);
+            return outcome;
+        });
+        cf_filter.feed(vec![match outcome {
+            Ok(()) => rebuild.new,
+            Err(_) => old,
+        }]);
+        if outcome.is_ok() {
+            cf_filter.coverage().note_consolidated(Some(now));
+            tracing::info!(
+                cf_filter = cf_filter.name(),
+                items = cf_filter.view().summary.items().get(),
+                "consolidated the summary filter"
+            );
+            maintenance.save_summary(cf_filter);
+        }
+        outcome
+    }
+
+    /// Inserts the keys of all memtables and SSTs into a summary filter that every write feeds, and
+    /// publishes it.
+    fn fill_and_publish(&mut self, rebuild: &Rebuild) -> Result<(), TaskError> {
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        fault!(MemtablesReadLast, {
+            let Rebuild { new, source, .. } = rebuild;
+            let read = self.insert_all_keys(new, *source, HashSet::new())?;
+            maintenance.memtable_hashes(cf_filter, rebuild)?;
+            return match maintenance.publish_consolidated(cf_filter, new, &read)? {
+                true => Ok(()),
+                false => Err(TaskError::Overtaken),
+            };
+        });
+        // Invariant 3: memtables first; a flush in between moves keys to an SST that is listed (H95).
+        let in_memtables = maintenance.memtable_hashes(cf_filter, rebuild)?;
+        self.insert_ssts_and_publish(rebuild, &in_memtables)
+    }
+
+    /// Inserts the keys of all SSTs into a summary filter that every write feeds, and publishes it.
+    /// It has those of the memtables already, unless they are for its static stage.
+    fn insert_ssts_and_publish(
+        &mut self,
+        rebuild: &Rebuild,
+        in_memtables: &[KeyHash],
+    ) -> Result<(), TaskError> {
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        let (new, source) = (&rebuild.new, rebuild.source);
+        let static_rate = rebuild.static_rate;
+        let static_keys = static_rate.map(|rate| StaticKeys { rate, in_memtables });
+        let replayed = match source {
+            KeySource::Log => maintenance.insert_logged_keys(cf_filter, new)?,
+            KeySource::Tables { .. } => None,
+        };
+        let mut first = Some(match (replayed, static_keys) {
+            (Some(segments), _) => segments,
+            (None, Some(keys)) => self.complete(new, &keys)?,
+            (None, None) => self.insert_all_keys(new, source, HashSet::new())?,
+        });
+        // External writes that arrived meanwhile are read too, without reading the other SSTs
+        // again.
+        let mut read = HashSet::new();
+        maintenance.wait_for(TaskError::Overtaken, || {
+            let segments = match first.take() {
+                Some(segments) => segments,
+                None => self.insert_all_keys(new, source, std::mem::take(&mut read))?,
+            };
+            if maintenance.publish_consolidated(cf_filter, new, &segments)? {
+                return Ok(true);
+            }
+            fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
+            if cf_filter.coverage().is_disabled() {
+                return Err(TaskError::Overtaken);
+            }
+            read = segments.read.into_iter().map(|table| table.path).collect();
+            Ok(false)
+        })
     }
 }
 

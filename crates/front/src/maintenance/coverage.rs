@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Maintenance, Tables, TaskError};
+use super::{CfRun, Maintenance, Tables, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::maintenance::backoff::Backoff;
 use crate::options::SummarySaves;
 use crate::segment::SegmentId;
 use crate::sorted_runs::WithRange;
@@ -47,37 +46,6 @@ impl Maintenance {
         });
         let coverage = Coverage::all_but(uncovered.collect());
         cf_filter.publish(listed, summary, coverage, covered)
-    }
-
-    /// Adds the keys of the SSTs at these places to the summary filter.
-    pub(super) fn cover(
-        &self,
-        cf_filter: &CfFilter,
-        tables: &Tables,
-        places: &[usize],
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        let summary = cf_filter.view().summary;
-        let insert_keys = |table: &LiveSegment| {
-            fault!(CoveredUnread, return Ok(()));
-            self.read_keys_into(cf_filter, table, |keys| summary.insert_many(keys))
-        };
-        let mut covered = cf_filter.coverage().covered();
-        for table in places.iter().map(|&place| &tables[place]) {
-            let _span = tracing::info_span!("cover", sst = %table.path).entered();
-            if let Err(error) = insert_keys(table) {
-                self.quarantine(cf_filter, table, error, backoff)?;
-                continue;
-            }
-            covered.extend(table.id());
-            // Only now that all its keys are in it (E3).
-            cf_filter.mark_covered(&summary, table.id());
-            let (summary, covered) = (Arc::clone(&summary), covered.clone());
-            if !self.publish_partial(cf_filter, tables, summary, covered, tables) {
-                return Err(TaskError::Overtaken);
-            }
-        }
-        Ok(())
     }
 
     /// Saves the summary filter, unless it is already saved in its present state.
@@ -119,6 +87,34 @@ impl Maintenance {
                 store.remove_summary(name);
             }
         }
+    }
+}
+
+impl CfRun<'_> {
+    /// Adds the keys of the SSTs at these places to the summary filter.
+    pub(super) fn cover(&mut self, places: &[usize]) -> Result<(), TaskError> {
+        let (maintenance, cf_filter, tables) = (self.maintenance, self.cf_filter, self.tables);
+        let summary = cf_filter.view().summary;
+        let insert_keys = |table: &LiveSegment| {
+            fault!(CoveredUnread, return Ok(()));
+            maintenance.read_keys_into(cf_filter, table, |keys| summary.insert_many(keys))
+        };
+        let mut covered = cf_filter.coverage().covered();
+        for table in places.iter().map(|&place| &tables[place]) {
+            let _span = tracing::info_span!("cover", sst = %table.path).entered();
+            if let Err(error) = insert_keys(table) {
+                self.quarantine(table, error)?;
+                continue;
+            }
+            covered.extend(table.id());
+            // Only now that all its keys are in it (E3).
+            cf_filter.mark_covered(&summary, table.id());
+            let (summary, covered) = (Arc::clone(&summary), covered.clone());
+            if !maintenance.publish_partial(cf_filter, tables, summary, covered, tables) {
+                return Err(TaskError::Overtaken);
+            }
+        }
+        Ok(())
     }
 }
 

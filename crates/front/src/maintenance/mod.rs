@@ -13,7 +13,7 @@
 //! 5. lists the segment filters that lookups prefetch.
 //!
 //! In the end, it removes sidecars of SSTs that are gone, and drops filters beyond the budget.
-//! `plan` decides, `Maintenance::act` does.
+//! `plan` decides, `CfRun::act` does.
 //!
 //! Keys are read from the SST files, never through an iterator of the database: that applies
 //! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
@@ -85,6 +85,15 @@ pub(crate) struct Maintenance {
     /// By column family name.
     paces: HashMap<String, Pace>,
     scrubber: Scrubber,
+}
+
+/// A maintenance run of one column family.
+struct CfRun<'a> {
+    maintenance: &'a Maintenance,
+    cf_filter: &'a CfFilter,
+    /// As listed when it began.
+    tables: &'a Tables,
+    backoff: &'a mut Backoff,
 }
 
 impl Maintenance {
@@ -248,7 +257,13 @@ impl Maintenance {
         let tables = self.list(cf_filter)?;
         let ids = tables.iter().filter_map(LiveSegment::id);
         self.live.record(cf_filter.name(), ids);
-        let maintain = || self.maintain_cf(cf_filter, &tables, requests, is_quiet, backoff);
+        let mut run = CfRun {
+            maintenance: self,
+            cf_filter,
+            tables: &tables,
+            backoff,
+        };
+        let maintain = || run.maintain(requests, is_quiet);
         catch_unwind(AssertUnwindSafe(maintain)).unwrap_or_else(|panic| {
             fault!(PanicEndsMaintenance, resume_unwind(panic));
             tracing::error!(
@@ -293,110 +308,6 @@ impl Maintenance {
         cf_filter
             .coverage()
             .write_position(self.engine.latest_sequence_number(), budget)
-    }
-
-    /// Maintains the filters of one column family, whose SSTs were listed in this epoch.
-    fn maintain_cf(
-        &self,
-        cf_filter: &CfFilter,
-        tables: &Tables,
-        requests: Requests,
-        is_quiet: bool,
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        let _span = tracing::info_span!("maintain", cf = cf_filter.name()).entered();
-        #[cfg(test)]
-        self.wakeup.panic_if_requested(cf_filter.name());
-        if cf_filter.coverage().is_disabled() {
-            return Ok(());
-        }
-        self.load_filters(cf_filter, tables);
-        let was_complete = cf_filter.coverage().is_complete_by_construction();
-        self.publish_known(cf_filter, tables);
-        self.log_keys_from_the_start(cf_filter, tables)?;
-        if self.options.read_only_filters && !self.options.is_secondary() {
-            return Ok(());
-        }
-        let before = cf_filter.view().summary;
-        let listed = self.listed(cf_filter, tables, was_complete, backoff);
-        let done = [Some(listed), None].into_iter().try_for_each(|listed| {
-            let now = self.write_position(cf_filter);
-            let snapshot = CfSnapshot {
-                is_backing_off: backoff.is_waiting(),
-                // The missing keys may have gone into another summary filter.
-                is_requested: requests.consolidate
-                    && Arc::ptr_eq(&before, &cf_filter.view().summary),
-                ..self.snapshot(cf_filter, now, is_quiet, listed)
-            };
-            let mut tasks = plan::plan(&snapshot).into_iter();
-            tasks.try_for_each(|task| self.act(cf_filter, tables, task, now, backoff))
-        });
-        // Also after a failure: the list of prefetched filters keeps filters of dead SSTs in
-        // memory.
-        done.and(self.prefetch_filters(cf_filter))
-    }
-
-    /// Does a task that was planned when writes had come to `now`.
-    fn act(
-        &self,
-        cf_filter: &CfFilter,
-        tables: &Tables,
-        task: Task,
-        now: WritePosition,
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        match task {
-            Task::Cover(places) => self.cover(cf_filter, tables, &places, backoff)?,
-            Task::Consolidate { source, is_growing } => {
-                self.consolidate(cf_filter, source, is_growing, backoff)?;
-            }
-            Task::RebuildSegments => self.rebuild_filters(cf_filter, tables, backoff)?,
-            Task::SaveSegments => self.save_filters(tables),
-            // A large one is not written for each small ingested file.
-            Task::SaveSummaryIfMuchIsNew if cf_filter.is_nearly_stored() => {}
-            Task::SaveSummaryIfMuchIsNew => self.save_summary(cf_filter),
-            Task::SaveSummaryIfWanted => {
-                if self.engine.wants_summary_stored(cf_filter.key_space()) {
-                    self.save_summary(cf_filter);
-                }
-            }
-            Task::EndLog | Task::Rest => _ = act_at_once(cf_filter, &task, now),
-        }
-        Ok(())
-    }
-
-    /// What a listing showed that was published.
-    fn listed(
-        &self,
-        cf_filter: &CfFilter,
-        tables: &Tables,
-        was_complete: bool,
-        backoff: &Backoff,
-    ) -> Listed {
-        let covered = cf_filter.coverage().covered();
-        // An SST without an id stays uncovered until it is rewritten (H44). Such SSTs come with a
-        // secondary, or if the system had no randomness for an id.
-        let is_uncovered = |table: &LiveSegment| {
-            table.id().is_some_and(|id| !covered.contains(&id))
-                && !backoff.is_quarantined(&table.path)
-        };
-        let mut listed = Listed {
-            completes: !was_complete
-                && !tables.is_empty()
-                && cf_filter.coverage().is_complete_by_construction(),
-            ..Listed::default()
-        };
-        for (place, table) in tables
-            .iter()
-            .enumerate()
-            .filter(|(_, table)| is_uncovered(table))
-        {
-            listed.uncovered.push(place);
-            if !backoff.failed_twice(&table.path) {
-                listed.readable_entries += table.entries;
-            }
-        }
-        listed
     }
 
     /// What is known of a column family when writes have come to `now`.
@@ -497,6 +408,93 @@ impl Maintenance {
         };
         let listed = cf_filter.list(list).transpose();
         listed.map_err(|error| TaskError::list(cf_filter, error))
+    }
+}
+
+impl CfRun<'_> {
+    fn maintain(&mut self, requests: Requests, is_quiet: bool) -> Result<(), TaskError> {
+        let (maintenance, cf_filter, tables) = (self.maintenance, self.cf_filter, self.tables);
+        let _span = tracing::info_span!("maintain", cf = cf_filter.name()).entered();
+        #[cfg(test)]
+        maintenance.wakeup.panic_if_requested(cf_filter.name());
+        if cf_filter.coverage().is_disabled() {
+            return Ok(());
+        }
+        maintenance.load_filters(cf_filter, tables);
+        let was_complete = cf_filter.coverage().is_complete_by_construction();
+        maintenance.publish_known(cf_filter, tables);
+        maintenance.log_keys_from_the_start(cf_filter, tables)?;
+        let options = &maintenance.options;
+        if options.read_only_filters && !options.is_secondary() {
+            return Ok(());
+        }
+        let before = cf_filter.view().summary;
+        let listed = self.listed(was_complete);
+        let done = [Some(listed), None].into_iter().try_for_each(|listed| {
+            let now = maintenance.write_position(cf_filter);
+            let snapshot = CfSnapshot {
+                is_backing_off: self.backoff.is_waiting(),
+                // The missing keys may have gone into another summary filter.
+                is_requested: requests.consolidate
+                    && Arc::ptr_eq(&before, &cf_filter.view().summary),
+                ..maintenance.snapshot(cf_filter, now, is_quiet, listed)
+            };
+            let mut tasks = plan::plan(&snapshot).into_iter();
+            tasks.try_for_each(|task| self.act(task, now))
+        });
+        // Also after a failure: the list of prefetched filters keeps filters of dead SSTs in
+        // memory.
+        done.and(maintenance.prefetch_filters(cf_filter))
+    }
+
+    /// Does a task that was planned when writes had come to `now`.
+    fn act(&mut self, task: Task, now: WritePosition) -> Result<(), TaskError> {
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        match task {
+            Task::Cover(places) => self.cover(&places)?,
+            Task::Consolidate { source, is_growing } => self.consolidate(source, is_growing)?,
+            Task::RebuildSegments => self.rebuild_filters()?,
+            Task::SaveSegments => maintenance.save_filters(self.tables),
+            // A large one is not written for each small ingested file.
+            Task::SaveSummaryIfMuchIsNew if cf_filter.is_nearly_stored() => {}
+            Task::SaveSummaryIfMuchIsNew => maintenance.save_summary(cf_filter),
+            Task::SaveSummaryIfWanted => {
+                if maintenance
+                    .engine
+                    .wants_summary_stored(cf_filter.key_space())
+                {
+                    maintenance.save_summary(cf_filter);
+                }
+            }
+            Task::EndLog | Task::Rest => _ = act_at_once(cf_filter, &task, now),
+        }
+        Ok(())
+    }
+
+    /// What a listing showed that was published.
+    fn listed(&self, was_complete: bool) -> Listed {
+        let coverage = self.cf_filter.coverage();
+        let covered = coverage.covered();
+        // An SST without an id stays uncovered until it is rewritten (H44). Such SSTs come with a
+        // secondary, or if the system had no randomness for an id.
+        let is_uncovered = |table: &LiveSegment| {
+            table.id().is_some_and(|id| !covered.contains(&id))
+                && !self.backoff.is_quarantined(&table.path)
+        };
+        let mut listed = Listed {
+            completes: !was_complete
+                && !self.tables.is_empty()
+                && coverage.is_complete_by_construction(),
+            ..Listed::default()
+        };
+        let places = self.tables.iter().enumerate();
+        for (place, table) in places.filter(|(_, table)| is_uncovered(table)) {
+            listed.uncovered.push(place);
+            if !self.backoff.failed_twice(&table.path) {
+                listed.readable_entries += table.entries;
+            }
+        }
+        listed
     }
 }
 

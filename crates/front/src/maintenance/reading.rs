@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use super::coverage::is_covered;
 use super::plan::KeySource;
-use super::{Maintenance, Tables, TaskError};
+use super::{CfRun, Maintenance, Tables, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
-use crate::maintenance::backoff::Backoff;
 
 /// Keys that are inserted into a summary filter together, so that their cache misses overlap.
 const TOGETHER: usize = 256;
@@ -39,30 +38,6 @@ impl ReadSegments {
 }
 
 impl Maintenance {
-    /// Quarantines an SST that cannot be read; returns any other error. Returns whether the SST is
-    /// still live.
-    pub(super) fn quarantine(
-        &self,
-        cf_filter: &CfFilter,
-        table: &LiveSegment,
-        error: TaskError,
-        backoff: &mut Backoff,
-    ) -> Result<bool, TaskError> {
-        let (TaskError::Read { .. } | TaskError::Miscount { .. }) = error else {
-            return Err(error);
-        };
-        let is_live = self.list(cf_filter)?.iter().any(|t| t.path == table.path);
-        if is_live {
-            tracing::warn!(cf_filter = cf_filter.name(), %error, "the SST is quarantined");
-            backoff.quarantine(Instant::now(), &table.path, error.to_string());
-        } else {
-            // Compacted away since the listing; its successor must be listed.
-            fault!(NoWakeForSuccessor, return Ok(false));
-            self.wakeup.notify();
-        }
-        Ok(is_live)
-    }
-
     /// Passes the summary hashes of an SST's keys and their prefixes to `take`, some [`TOGETHER`] at
     /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
     /// key whose newest entry is a tombstone is absent, and older entries of the key are inserted
@@ -90,68 +65,12 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Inserts the keys of all live SSTs into a summary filter, except those whose paths are in
-    /// `read`.
-    pub(super) fn insert_all_keys(
-        &self,
-        new: &Scalable,
-        cf_filter: &CfFilter,
-        backoff: &mut Backoff,
-        read: HashSet<String>,
-        source: KeySource,
-    ) -> Result<ReadSegments, TaskError> {
-        let is_logged = source == KeySource::Tables { logged: true };
-        let insert = |keys: &[KeyHash]| {
-            new.insert_many(keys);
-            if is_logged {
-                cf_filter.key_log().append(keys.iter().copied());
-            }
-        };
-        self.read_all_keys(cf_filter, backoff, read, insert)
-    }
-
-    /// Passes the summary hashes of the keys of all live SSTs to `take`, except those whose paths
-    /// are in `read`. Repeats until a listing has only SSTs that were read or quarantined. `take`
-    /// may have got some keys of a quarantined SST.
-    pub(super) fn read_all_keys(
-        &self,
-        cf_filter: &CfFilter,
-        backoff: &mut Backoff,
-        mut read: HashSet<String>,
-        mut take: impl FnMut(&[KeyHash]),
-    ) -> Result<ReadSegments, TaskError> {
-        'listing: loop {
-            let mut tables = self.list(cf_filter)?;
-            for table in tables.iter() {
-                if read.contains(&table.path) || backoff.is_quarantined(&table.path) {
-                    continue;
-                }
-                if self.wakeup.stopping() {
-                    return Err(TaskError::Stopped);
-                }
-                match self.read_keys_into(cf_filter, table, &mut take) {
-                    Ok(()) => _ = read.insert(table.path.clone()),
-                    Err(error) => {
-                        if !self.quarantine(cf_filter, table, error, backoff)? {
-                            continue 'listing;
-                        }
-                    }
-                }
-            }
-            let quarantine = tables.take_out(|table| read.contains(&table.path));
-            return Ok(ReadSegments {
-                read: tables,
-                quarantine,
-            });
-        }
-    }
-
     /// Inserts all keys of the log into a summary filter that has those of the memtables. `None` if
     /// the log has ended.
     pub(super) fn insert_logged_keys(
         &self,
-        new: &Scalable,
         cf_filter: &CfFilter,
+        new: &Scalable,
     ) -> Result<Option<ReadSegments>, TaskError> {
         let replay = || cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
         let all_read = |read| ReadSegments {
@@ -169,6 +88,86 @@ impl Maintenance {
         // it, and the listing is then past (invariant 5).
         let read = self.list(cf_filter)?;
         Ok(replay().then(|| all_read(read)))
+    }
+}
+
+impl CfRun<'_> {
+    /// Quarantines an SST that cannot be read; returns any other error. Returns whether the SST is
+    /// still live.
+    pub(super) fn quarantine(
+        &mut self,
+        table: &LiveSegment,
+        error: TaskError,
+    ) -> Result<bool, TaskError> {
+        let (TaskError::Read { .. } | TaskError::Miscount { .. }) = error else {
+            return Err(error);
+        };
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        let tables = maintenance.list(cf_filter)?;
+        let is_live = tables.iter().any(|t| t.path == table.path);
+        if is_live {
+            tracing::warn!(cf_filter = cf_filter.name(), %error, "the SST is quarantined");
+            let now = Instant::now();
+            self.backoff.quarantine(now, &table.path, error.to_string());
+        } else {
+            // Compacted away since the listing; its successor must be listed.
+            fault!(NoWakeForSuccessor, return Ok(false));
+            maintenance.wakeup.notify();
+        }
+        Ok(is_live)
+    }
+
+    /// Inserts the keys of all live SSTs into a summary filter, except those whose paths are in
+    /// `read`.
+    pub(super) fn insert_all_keys(
+        &mut self,
+        new: &Scalable,
+        source: KeySource,
+        read: HashSet<String>,
+    ) -> Result<ReadSegments, TaskError> {
+        let cf_filter = self.cf_filter;
+        let is_logged = source == KeySource::Tables { logged: true };
+        self.read_all_keys(read, |keys| {
+            new.insert_many(keys);
+            if is_logged {
+                cf_filter.key_log().append(keys.iter().copied());
+            }
+        })
+    }
+
+    /// Passes the summary hashes of the keys of all live SSTs to `take`, except those whose paths
+    /// are in `read`. Repeats until a listing has only SSTs that were read or quarantined. `take`
+    /// may have got some keys of a quarantined SST.
+    pub(super) fn read_all_keys(
+        &mut self,
+        mut read: HashSet<String>,
+        mut take: impl FnMut(&[KeyHash]),
+    ) -> Result<ReadSegments, TaskError> {
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        'listing: loop {
+            let mut tables = maintenance.list(cf_filter)?;
+            for table in tables.iter() {
+                if read.contains(&table.path) || self.backoff.is_quarantined(&table.path) {
+                    continue;
+                }
+                if maintenance.wakeup.stopping() {
+                    return Err(TaskError::Stopped);
+                }
+                match maintenance.read_keys_into(cf_filter, table, &mut take) {
+                    Ok(()) => _ = read.insert(table.path.clone()),
+                    Err(error) => {
+                        if !self.quarantine(table, error)? {
+                            continue 'listing;
+                        }
+                    }
+                }
+            }
+            let quarantine = tables.take_out(|table| read.contains(&table.path));
+            return Ok(ReadSegments {
+                read: tables,
+                quarantine,
+            });
+        }
     }
 }
 

@@ -7,13 +7,12 @@
 use std::collections::{HashSet, TryReserveError};
 
 use super::reading::ReadSegments;
-use super::{Maintenance, TaskError};
+use super::{CfRun, Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
 use crate::intake::KeyLog;
-use crate::maintenance::backoff::Backoff;
 use crate::math::Rate;
 
 /// What a static stage gets beside the keys of SSTs.
@@ -72,20 +71,18 @@ impl Spool {
     }
 }
 
-impl Maintenance {
+impl CfRun<'_> {
     /// Puts the static first stage into a summary filter, with the keys of memtables and of all live
     /// SSTs.
     pub(super) fn complete(
-        &self,
-        cf_filter: &CfFilter,
+        &mut self,
         new: &Scalable,
         keys: &StaticKeys<'_>,
-        backoff: &mut Backoff,
     ) -> Result<ReadSegments, TaskError> {
-        let mut spool = self.spool(self.entries(cf_filter)?);
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        let mut spool = maintenance.spool(maintenance.entries(cf_filter)?);
         let (mut last, mut room) = (None, Ok(()));
-        let none = HashSet::new();
-        let segments = self.read_all_keys(cf_filter, backoff, none, |hashes| {
+        let segments = self.read_all_keys(HashSet::new(), |hashes| {
             // All versions of a key are adjacent in an SST.
             let new = hashes.iter().copied();
             let new = new.filter(|&hash| last.replace(hash) != Some(hash));
@@ -97,11 +94,13 @@ impl Maintenance {
         segments.check_needed_segments(cf_filter)?;
         let cf = || cf_filter.name().to_owned();
         room.map_err(|source| TaskError::Hashes { cf: cf(), source })?;
-        let stage = self.static_stage(cf_filter, &spool, keys)?;
+        let stage = maintenance.static_stage(cf_filter, &spool, keys)?;
         new.complete(stage.ok_or_else(|| TaskError::Spool(cf()))?);
         Ok(segments)
     }
+}
 
+impl Maintenance {
     /// In memory for few entries, and where no file can be created.
     fn spool(&self, entries: u64) -> Spool {
         let log = KeyLog::default();

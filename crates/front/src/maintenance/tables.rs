@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Maintenance, TaskError};
+use super::{CfRun, Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::engine::{EngineError, LiveSegment};
 use crate::fault::fault;
 use crate::format::Source;
-use crate::maintenance::backoff::Backoff;
 use crate::maintenance::segment_plan::FilterPlan;
 use crate::math::{Bits, Items};
 use crate::segment::SegmentBuilder;
@@ -71,29 +70,6 @@ impl Maintenance {
                 segment.mark_saved();
             }
         }
-    }
-
-    /// Builds segment filters from raw keys, for SSTs whose filter is missing or of another rate.
-    pub(super) fn rebuild_filters(
-        &self,
-        cf_filter: &CfFilter,
-        tables: &[LiveSegment],
-        backoff: &mut Backoff,
-    ) -> Result<(), TaskError> {
-        for table in tables {
-            if backoff.is_quarantined(&table.path) {
-                continue;
-            }
-            let Some(mut builder) = self.builder_for_missing(cf_filter, table) else {
-                continue;
-            };
-            let _span = tracing::info_span!("rebuild_segment_filter", sst = %table.path).entered();
-            match self.scan(cf_filter, table, |key, _| builder.add(key)) {
-                Ok(()) => self.adopt(builder, table),
-                Err(error) => _ = self.quarantine(cf_filter, table, error, backoff)?,
-            }
-        }
-        Ok(())
     }
 
     /// A builder for a segment filter that is missing or exceeds its false-positive rate: it is built
@@ -191,6 +167,27 @@ impl Maintenance {
             cf_filter
                 .lookups()
                 .prefetch_from_now_on(SortedRuns::new(with_filter, MOST_RUNS));
+        }
+        Ok(())
+    }
+}
+
+impl CfRun<'_> {
+    /// Builds segment filters from raw keys, for SSTs whose filter is missing or of another rate.
+    pub(super) fn rebuild_filters(&mut self) -> Result<(), TaskError> {
+        let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
+        for table in self.tables.iter() {
+            if self.backoff.is_quarantined(&table.path) {
+                continue;
+            }
+            let Some(mut builder) = maintenance.builder_for_missing(cf_filter, table) else {
+                continue;
+            };
+            let _span = tracing::info_span!("rebuild_segment_filter", sst = %table.path).entered();
+            match maintenance.scan(cf_filter, table, |key, _| builder.add(key)) {
+                Ok(()) => maintenance.adopt(builder, table),
+                Err(error) => _ = self.quarantine(table, error)?,
+            }
         }
         Ok(())
     }
