@@ -6,7 +6,6 @@
 //! probes of its filter, its raw keys. The listener relies on a public interface and is not checked
 //! here.
 
-use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
@@ -22,10 +21,9 @@ use crate::hooks::install::install;
 use crate::hooks::options::layout_matches;
 use crate::hooks::tables::{live_tables, raw_keys};
 use crate::math::{Bits, Items};
-use lsm_sieve_front::cf_filter::CfFilter;
+use lsm_sieve_front::cf_filter::{CfFilter, FirstSummary};
 use lsm_sieve_front::engine::LiveSegment;
 use lsm_sieve_front::options::FrontOptions;
-use lsm_sieve_front::prefix::PrefixSet;
 use lsm_sieve_front::segment::{Registry, SealedFilter, Segment};
 
 const PATH: &str = "/lsm-sieve-self-check";
@@ -75,7 +73,6 @@ fn cf_filter(registry: &Arc<Registry>) -> Arc<CfFilter> {
         hasher().imprint().for_summary(),
         options.summary(Items::new(0), Bits::new(0)),
     );
-    let empty = (Arc::new(summary), HashSet::new(), PrefixSet::default());
     let registry = Arc::clone(registry);
     CfFilter::new(
         DEFAULT_COLUMN_FAMILY_NAME,
@@ -83,7 +80,7 @@ fn cf_filter(registry: &Arc<Registry>) -> Arc<CfFilter> {
         registry,
         Arc::default(),
         &options,
-        empty,
+        FirstSummary::covering_none(summary),
     )
 }
 

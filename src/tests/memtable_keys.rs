@@ -2,7 +2,6 @@
 //! flushes none.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,11 +19,10 @@ use crate::hash::{HashId, KeyHasher, Seed};
 use crate::hooks::JustOpened as _;
 use crate::math::{Bits, Items};
 use crate::{Isolation, RocksDb, SieveDb, SieveOptions, hooks};
-use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::cf_filter::lookup::answer;
+use lsm_sieve_front::cf_filter::{CfFilter, FirstSummary};
 use lsm_sieve_front::engine::Engine as _;
 use lsm_sieve_front::options::FrontOptions;
-use lsm_sieve_front::prefix::PrefixSet;
 use lsm_sieve_front::segment::Registry;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -280,7 +278,7 @@ fn each_key_of_a_batch_is_read_before_the_next_is_inserted() {
             Arc::new(Registry::new(hasher)),
             Arc::default(),
             &FrontOptions::default(),
-            (Arc::new(summary), HashSet::new(), PrefixSet::default()),
+            FirstSummary::covering_none(summary),
         );
         hooks::install(&options, cf_filter, &hooks::WATCHED);
         let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];

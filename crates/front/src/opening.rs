@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cf_filter::CfFilter;
+use crate::cf_filter::{CfFilter, FirstSummary};
 use crate::disk::Disk;
 use crate::filter::{Scalable, Stage};
 use crate::filter_store::FilterStore;
@@ -203,8 +203,12 @@ impl Opening {
         };
         let summary = Arc::new(summary);
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
-        let known = (Arc::clone(&summary), covered, prefixes);
-        let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, known);
+        let first = FirstSummary {
+            filter: Arc::clone(&summary),
+            covered,
+            prefixes,
+        };
+        let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, first);
         // Otherwise it is stored again with what it lacks.
         if rate == Some(summary.options().rate) && prefixes == front.prefixes.all() {
             cf_filter

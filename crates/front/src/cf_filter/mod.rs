@@ -57,6 +57,16 @@ pub struct CfFilter {
     auditor: OnceLock<Auditor>,
 }
 
+/// The summary filter that a column family begins with: a stored one, or an empty one.
+#[derive(Debug)]
+pub struct FirstSummary {
+    pub filter: Arc<Scalable>,
+    /// The segments whose keys it has.
+    pub covered: HashSet<SegmentId>,
+    /// Which prefixes of its keys it has.
+    pub prefixes: PrefixSet,
+}
+
 /// Bytes that the shim and RocksDB keep for the hooks of one column family: the factories of its
 /// memtables and segments.
 const HOOKS: usize = 7 << 10;
@@ -64,22 +74,37 @@ const HOOKS: usize = 7 << 10;
 /// Memory for the lists of a few segments.
 const LISTS: Bits = Bits::from_bytes(1 << 10);
 
+impl FirstSummary {
+    /// One that covers no segment.
+    pub fn covering_none(filter: Scalable) -> Self {
+        Self {
+            filter: Arc::new(filter),
+            covered: HashSet::new(),
+            prefixes: PrefixSet::default(),
+        }
+    }
+}
+
 impl CfFilter {
-    /// Filters that know nothing of the segments yet. `summary`, `covered`, and which prefixes of
-    /// their keys it has, come from a snapshot, or are empty.
+    /// Filters that know nothing of the segments yet.
     pub fn new(
         name: &str,
         hasher: KeyHasher,
         registry: Arc<Registry>,
         wakeup: Arc<Wakeup>,
         options: &FrontOptions,
-        (summary, covered, prefixes): (Arc<Scalable>, HashSet<SegmentId>, PrefixSet),
+        summary: FirstSummary,
     ) -> Arc<Self> {
+        let FirstSummary {
+            filter,
+            covered,
+            prefixes,
+        } = summary;
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             key_space: KeySpace::new(name),
-            lookups: Lookups::new(hasher, options, Arc::clone(&summary), prefixes),
-            intake: Intake::new(hasher, registry, Arc::clone(&wakeup), options, summary),
+            lookups: Lookups::new(hasher, options, Arc::clone(&filter), prefixes),
+            intake: Intake::new(hasher, registry, Arc::clone(&wakeup), options, filter),
             coverage: CoverageState::covering(covered),
             instance_ids: InstanceIds::default(),
             wakeup,

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::cf_filter::prefix_lookup::{self, Span};
-use crate::cf_filter::{CfFilter, lookup, multi_lookup};
+use crate::cf_filter::{CfFilter, FirstSummary, lookup, multi_lookup};
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::health::{CfHealth, PrefixHealth};
@@ -44,7 +44,10 @@ fn filters() -> Arc<CfFilter> {
         }
     }
     let registry = Arc::new(Registry::new(hasher()));
-    let loaded = (Arc::new(summary), HashSet::new(), by_two);
+    let loaded = FirstSummary {
+        prefixes: by_two,
+        ..FirstSummary::covering_none(summary)
+    };
     CfFilter::new(
         "users",
         hasher(),

@@ -13,12 +13,11 @@ mod wakeup;
 
 use std::sync::Arc;
 
-use crate::cf_filter::CfFilter;
+use crate::cf_filter::{CfFilter, FirstSummary};
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
 use crate::options::FrontOptions;
-use crate::prefix::PrefixSet;
 use crate::segment::Registry;
 
 fn hasher() -> KeyHasher {
@@ -37,17 +36,12 @@ fn summary() -> Scalable {
 
 fn cf_filter() -> Arc<CfFilter> {
     let registry = Arc::new(Registry::new(hasher()));
-    let nothing = (
-        Arc::new(summary()),
-        std::collections::HashSet::new(),
-        PrefixSet::default(),
-    );
     CfFilter::new(
         "default",
         hasher(),
         registry,
         Arc::default(),
         &FrontOptions::default(),
-        nothing,
+        FirstSummary::covering_none(summary()),
     )
 }
