@@ -75,15 +75,15 @@ impl<E: JustOpened> Opened<E> {
         fault!(SettingsRefusedLate, refusal = None);
         refusal.map_or(Ok(()), |reason| Err(OpenError::settings(reason)))?;
         self_check::hooks_fire()?;
-        let mut publishes_first = hooks::publishes_first(options);
-        fault!(UnorderedWritesUndetected, publishes_first = false);
+        let mut unordered_writes = hooks::writes_unordered(options);
+        fault!(UnorderedWritesUndetected, unordered_writes = false);
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
             allow_transactions(&mut database_options, isolation, sieve, &cfs)?;
         }
         let filtered = cfs.iter().filter(|(name, _)| !sieve.is_excluded(name));
         let front = FrontOptions {
-            publishes_first,
+            unordered_writes,
             ..sieve.resolved()
         };
         if front.is_secondary() {

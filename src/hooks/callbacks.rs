@@ -62,15 +62,15 @@ hooks! {
         cf_filter.key_space().memtable_created(cf);
     }
 
-    fn memtable_prepare(cf_filter: &CfFilter, key: &[u8]) -> abi::Insertion {
-        cf_filter.intake().prepare(key).into()
+    fn insertion_begin(cf_filter: &CfFilter, key: &[u8]) -> abi::Insertion {
+        cf_filter.intake().begin_insertion(key).into()
     } else {
         disable(cf_filter);
         Insertion::from_parts(KeyHash::new(0), None).into()
     }
 
-    fn memtable_insert(cf_filter: &CfFilter, insertion: Insertion, key: &[u8]) {
-        cf_filter.intake().insert(insertion, key);
+    fn insertion_end(cf_filter: &CfFilter, insertion: Insertion, key: &[u8]) {
+        cf_filter.intake().end_insertion(insertion, key);
     } else {
         disable(cf_filter);
     }
@@ -427,7 +427,7 @@ mod tests {
             assert!(again.get("first").unwrap().is_some());
             assert!(again.filters().verify(true).unwrap().lost.is_empty());
         }
-        assert_eq!(panics, 2, "prepare and insert");
+        assert_eq!(panics, 2, "begin and end");
     }
 
     /// Every read through the handle, of a key in an SST, one in a memtable, and one that is absent.

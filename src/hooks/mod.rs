@@ -65,7 +65,7 @@ pub(crate) use self::install::install;
 pub(crate) use self::install::{install_listener, put_hooks};
 pub(crate) use self::latest::latest_options;
 pub use self::options::drops_entries;
-pub(crate) use self::options::{allow_two_phases, open_ssts_first, publishes_first};
+pub(crate) use self::options::{allow_two_phases, open_ssts_first, writes_unordered};
 pub(crate) use self::options::{refusal, transactions_refusal};
 pub use self::pointers::raw_options;
 pub(crate) use self::proof::past_filters;

@@ -88,10 +88,10 @@ pub fn drops_entries(options: &Options) -> bool {
 }
 
 /// Whether these database options make a write visible before its memtable has taken it.
-pub(crate) fn publishes_first(options: &Options) -> bool {
+pub(crate) fn writes_unordered(options: &Options) -> bool {
     let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
-    unsafe { abi::lsm_sieve_publishes_first(raw) }
+    unsafe { abi::lsm_sieve_writes_unordered(raw) }
 }
 
 /// Makes a column family keep flushed memtables, in which commits check for conflicts: as many as

@@ -143,15 +143,15 @@ impl Parameter for SegmentOrigin {
     }
 }
 
-const NO_SIDE: u64 = u64::MAX;
+const NO_CROWD: u64 = u64::MAX;
 
 impl From<Insertion> for abi::Insertion {
     fn from(insertion: Insertion) -> Self {
-        let (hash, side) = insertion.into_parts();
-        let side = side.map_or(NO_SIDE, |side| side as u64);
+        let (hash, crowd_side) = insertion.into_parts();
+        let crowd_side = crowd_side.map_or(NO_CROWD, |side| side as u64);
         Self {
             hash: hash.get(),
-            side,
+            crowd_side,
         }
     }
 }
@@ -160,7 +160,7 @@ impl Parameter for Insertion {
     type C = abi::Insertion;
 
     unsafe fn of(passed: abi::Insertion) -> Self {
-        let side = (passed.side != NO_SIDE).then_some(passed.side as usize);
-        Self::from_parts(KeyHash::new(passed.hash), side)
+        let crowd_side = (passed.crowd_side != NO_CROWD).then_some(passed.crowd_side as usize);
+        Self::from_parts(KeyHash::new(passed.hash), crowd_side)
     }
 }

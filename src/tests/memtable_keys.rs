@@ -250,9 +250,9 @@ fn filters_hear_of_an_unordered_write_first() {
         options.set_unordered_write(unordered);
         let db = open(&options, home.path());
         let cf_filter = db.cf_filters().all().remove(0);
-        let insertion = cf_filter.intake().prepare(b"key");
+        let insertion = cf_filter.intake().begin_insertion(b"key");
         assert_eq!(!answer(&*cf_filter, b"key").is_absent(), unordered);
-        cf_filter.intake().insert(insertion, b"key");
+        cf_filter.intake().end_insertion(insertion, b"key");
         assert!(!answer(&*cf_filter, b"key").is_absent());
     }
 }

@@ -203,7 +203,7 @@ impl FilterOptions {
             audit: self.audit,
             scrub_every: self.scrub_every,
             adaptive_hits: self.adaptive_hits,
-            publishes_first: false,
+            unordered_writes: false,
             summary_saves: SummarySaves::WhenUseful,
             access: Access::Write,
             cfs: 1,

@@ -30,8 +30,9 @@ pub struct FrontOptions {
     pub scrub_every: Option<Duration>,
     /// Whether reads skip filters while keys are likely to be found.
     pub adaptive_hits: bool,
-    /// Whether the engine may make a write visible before its memtable has the key.
-    pub publishes_first: bool,
+    /// Whether the engine may make a write visible before its memtable has the key, as RocksDB does
+    /// with `unordered_write`.
+    pub unordered_writes: bool,
     pub summary_saves: SummarySaves,
     pub access: Access,
     /// Filtered column families, which share the budget.
@@ -287,7 +288,7 @@ impl Default for FrontOptions {
             audit: None,
             scrub_every: None,
             adaptive_hits: true,
-            publishes_first: false,
+            unordered_writes: false,
             summary_saves: SummarySaves::WhenUseful,
             access: Access::Write,
             cfs: 1,

@@ -22,7 +22,7 @@ pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
     (
         "a key of a memtable",
         Hooks {
-            memtable_insert,
+            insertion_end,
             ..HOOKS
         },
         "the memtable capture",
@@ -73,7 +73,7 @@ pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
 
 extern "C" fn memtable_created(_: *mut CfFilter, _: u32) {}
 
-extern "C" fn memtable_insert(_: *mut CfFilter, _: Insertion, _: Slice) {}
+extern "C" fn insertion_end(_: *mut CfFilter, _: Insertion, _: Slice) {}
 
 extern "C" fn table_begin(_: *mut CfFilter, _: TableOrigin, _: bool) -> *mut SegmentFilterBuild {
     ptr::null_mut()
@@ -114,7 +114,7 @@ thread_local! {
 
 /// The hooks, of which the first for a key of a memtable calls what this thread has set.
 pub(crate) static WATCHED: Hooks = Hooks {
-    memtable_prepare,
+    insertion_begin,
     ..HOOKS
 };
 
@@ -123,12 +123,12 @@ pub(crate) fn before_each_key(act: impl Fn(&[u8]) + 'static) {
     BEFORE_KEY.set(Some(Box::new(act)));
 }
 
-extern "C" fn memtable_prepare(cf_filter: *mut CfFilter, key: Slice) -> Insertion {
+extern "C" fn insertion_begin(cf_filter: *mut CfFilter, key: Slice) -> Insertion {
     BEFORE_KEY.with_borrow(|act| {
         if let Some(act) = act {
             // SAFETY: the memtable entry outlives this call.
             act(unsafe { key.bytes() });
         }
     });
-    (HOOKS.memtable_prepare)(cf_filter, key)
+    (HOOKS.insertion_begin)(cf_filter, key)
 }

@@ -46,7 +46,7 @@ enum class Found : uint8_t { kNothing, kValue, kError };
 // The insertion of a key into a memtable that is under way.
 struct Insertion {
   uint64_t hash;
-  uint64_t side;  // all ones: none
+  uint64_t crowd_side;  // all ones: none
 };
 
 // A live SST.
@@ -85,8 +85,8 @@ struct Hooks {
   void (*cf_filter_release)(rust::CfFilter* cf_filter);
   void (*memtable_created)(rust::CfFilter* cf_filter, uint32_t cf);
   // Before the memtable takes a key, and after.
-  Insertion (*memtable_prepare)(rust::CfFilter* cf_filter, Slice key);
-  void (*memtable_insert)(rust::CfFilter* cf_filter, Insertion insertion, Slice key);
+  Insertion (*insertion_begin)(rust::CfFilter* cf_filter, Slice key);
+  void (*insertion_end)(rust::CfFilter* cf_filter, Insertion insertion, Slice key);
 
   // Null: no segment filter is configured.
   rust::SegmentFilterBuild* (*table_begin)(rust::CfFilter* cf_filter, TableOrigin origin,

@@ -136,10 +136,10 @@ class CapturedRep : public MemTableRep {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
       key_ = Slice(internal.data(), internal.size() - 8);
       is_deletion_ = IsDeletion(static_cast<uint8_t>(internal.data()[key_.size()]));
-      if (!is_deletion_) insertion_ = hooks().memtable_prepare(raw(), key_);
+      if (!is_deletion_) insertion_ = hooks().insertion_begin(raw(), key_);
     }
     ~Capture() {
-      if (!is_deletion_) hooks().memtable_insert(raw(), insertion_, key_);
+      if (!is_deletion_) hooks().insertion_end(raw(), insertion_, key_);
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;

@@ -162,7 +162,7 @@ bool lsm_sieve_drops_entries(const rocksdb_options_t* options) noexcept {
 }
 
 // Whether a write's sequence number is published before its memtable has taken it.
-bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
+bool lsm_sieve_writes_unordered(const rocksdb_options_t* options) noexcept {
   return options->rep.unordered_write;
 }
 

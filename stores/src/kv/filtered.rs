@@ -86,7 +86,7 @@ impl<S: Store> FilteredStore<S> {
     ) -> Result<Self, OpenError<S::Error>> {
         let _span = tracing::info_span!("open", path = %folder.display()).entered();
         let front = FrontOptions {
-            publishes_first: true,
+            unordered_writes: true,
             segment_rate: None,
             summary_saves: match recovery {
                 Recovery::Scan => SummarySaves::Never,

@@ -63,7 +63,7 @@ impl LsmFilters {
     ) -> Result<Self, FilterFolderError> {
         let _span = tracing::info_span!("open", path = %folder.display()).entered();
         let front = FrontOptions {
-            publishes_first: true,
+            unordered_writes: true,
             ..options.resolved()
         };
         let hash = options.get_hash();

@@ -19,7 +19,7 @@
 //! was flushed before, and step 4 lists the segment. Memtables are read first: in the other order,
 //! a flush between the two would hide its keys from both.
 //!
-//! An engine may let a write become visible before its memtable has it (`publishes_first`). Then the
+//! An engine may let a write become visible before its memtable has it: an unordered write. Then the
 //! key is added first, and the insertion lasts until the memtable has it: otherwise step 3 could miss
 //! a key that was added to the old filter only.
 
@@ -50,8 +50,8 @@ pub struct Intake {
     hasher: KeyHasher,
     prefixes: Arc<Prefixes>,
     summaries: Published<Summaries>,
-    /// The insertions that last until a memtable has their key, if there are such.
-    lasting: Option<Crowd>,
+    /// The insertions of unordered writes that are under way; `None` if the engine orders writes.
+    unordered: Option<Crowd>,
     holders: Mutex<Holders>,
     key_log: Arc<KeyLog>,
     segments: SegmentCapture,
@@ -61,17 +61,19 @@ pub struct Intake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insertion {
     hash: KeyHash,
-    side: Option<usize>,
+    /// Where an unordered write is counted until the memtable has the key. `None`: the key is added
+    /// when the insertion ends.
+    crowd_side: Option<usize>,
 }
 
 impl Insertion {
     /// Its parts, for an engine that keeps it meanwhile.
     pub fn into_parts(self) -> (KeyHash, Option<usize>) {
-        (self.hash, self.side)
+        (self.hash, self.crowd_side)
     }
 
-    pub fn from_parts(hash: KeyHash, side: Option<usize>) -> Self {
-        Self { hash, side }
+    pub fn from_parts(hash: KeyHash, crowd_side: Option<usize>) -> Self {
+        Self { hash, crowd_side }
     }
 }
 
@@ -102,7 +104,7 @@ impl Intake {
             hasher,
             prefixes: Arc::clone(&options.prefixes),
             summaries: Published::new(vec![summary]),
-            lasting: options.publishes_first.then(Crowd::default),
+            unordered: options.unordered_writes.then(Crowd::default),
             holders: Mutex::default(),
             key_log,
             segments: SegmentCapture::new(hasher, registry, wakeup, options, log),
@@ -119,33 +121,36 @@ impl Intake {
         &self.segments
     }
 
-    /// Begins the insertion of a key into a memtable, which must end: [`Intake::insert`]. H1.
-    pub fn prepare(&self, key: &[u8]) -> Insertion {
-        let Some(lasting) = &self.lasting else {
-            return self.prepare_ordered(key);
+    /// Begins the insertion of a key into a memtable, which must end: [`Intake::end_insertion`]. H1.
+    pub fn begin_insertion(&self, key: &[u8]) -> Insertion {
+        let Some(unordered) = &self.unordered else {
+            return self.begin_ordered(key);
         };
-        fault!(FiltersAfterMemtable, return self.prepare_ordered(key));
-        let entered = lasting.enter();
+        fault!(FiltersAfterMemtable, return self.begin_ordered(key));
+        let entered = unordered.enter();
         let hash = self.hasher.hash(key);
         self.add_hash(hash, key);
         Insertion {
             hash,
-            side: Some(entered.stay()),
+            crowd_side: Some(entered.stay()),
         }
     }
 
     /// The key is added once the memtable has it.
-    fn prepare_ordered(&self, key: &[u8]) -> Insertion {
+    fn begin_ordered(&self, key: &[u8]) -> Insertion {
         let hash = self.hasher.hash(key);
         self.prefetch(hash);
-        Insertion { hash, side: None }
+        Insertion {
+            hash,
+            crowd_side: None,
+        }
     }
 
     /// Ends the insertion of a key that the memtable has, and that is not visible yet unless it was
-    /// added by [`Intake::prepare`].
-    pub fn insert(&self, insertion: Insertion, key: &[u8]) {
-        match (insertion.side, &self.lasting) {
-            (Some(side), Some(lasting)) => drop(lasting.entered(side)),
+    /// added by [`Intake::begin_insertion`].
+    pub fn end_insertion(&self, insertion: Insertion, key: &[u8]) {
+        match (insertion.crowd_side, &self.unordered) {
+            (Some(crowd_side), Some(unordered)) => drop(unordered.entered(crowd_side)),
             _ => self.add_hash(insertion.hash, key),
         }
     }
@@ -209,8 +214,8 @@ impl Intake {
     /// Waits until the memtables have the keys of all insertions that began before: H101.
     pub(crate) fn wait_for_insertions(&self) {
         fault!(UnorderedInsertionsNotAwaited, return);
-        if let Some(lasting) = &self.lasting {
-            lasting.wait();
+        if let Some(unordered) = &self.unordered {
+            unordered.wait();
         }
     }
 
@@ -259,10 +264,10 @@ mod tests {
         Arc::new(Scalable::new(hasher().imprint().for_summary(), options))
     }
 
-    fn intake(summary: &Arc<Scalable>, publishes_first: bool) -> Intake {
+    fn intake(summary: &Arc<Scalable>, unordered_writes: bool) -> Intake {
         let (registry, summary) = (Arc::new(Registry::new(hasher())), Arc::clone(summary));
         let options = FrontOptions {
-            publishes_first,
+            unordered_writes,
             ..FrontOptions::default()
         };
         Intake::new(hasher(), registry, Arc::default(), &options, summary)
@@ -278,9 +283,9 @@ mod tests {
         let intake = intake(&old, false);
         intake.add(b"before");
         assert!(intake.feed(vec![Arc::clone(&old), Arc::clone(&new)]));
-        let during = intake.prepare(b"during");
+        let during = intake.begin_insertion(b"during");
         assert!(intake.feed(vec![Arc::clone(&new)]));
-        intake.insert(during, b"during");
+        intake.end_insertion(during, b"during");
         intake.add(b"after");
         let keys: [&[u8]; 3] = [b"before", b"during", b"after"];
         assert_eq!(keys.map(|key| has(&old, key)), [true, false, false]);
@@ -292,13 +297,13 @@ mod tests {
     fn key_of_an_unordered_write_is_added_before_its_memtable_has_it() {
         let summary = summary();
         let unordered = intake(&summary, true);
-        let insertion = unordered.prepare(b"key");
+        let insertion = unordered.begin_insertion(b"key");
         assert!(has(&summary, b"key"));
-        unordered.insert(insertion, b"key");
+        unordered.end_insertion(insertion, b"key");
         let ordered = intake(&summary, false);
-        let insertion = ordered.prepare(b"other");
+        let insertion = ordered.begin_insertion(b"other");
         assert!(!has(&summary, b"other"), "its memtable has it first");
-        ordered.insert(insertion, b"other");
+        ordered.end_insertion(insertion, b"other");
         assert!(has(&summary, b"other"));
     }
 
@@ -307,7 +312,7 @@ mod tests {
     fn insertion_of_an_unordered_write_is_awaited_until_its_memtable_has_the_key() {
         let [old, new] = [(); 2].map(|()| summary());
         let intake = Arc::new(intake(&old, true));
-        let insertion = intake.prepare(b"key");
+        let insertion = intake.begin_insertion(b"key");
         let (done, is_over) = mpsc::channel();
         let maintenance = Arc::clone(&intake);
         let waits = thread::spawn(move || {
@@ -317,12 +322,12 @@ mod tests {
         });
         let early = is_over.recv_timeout(Duration::from_millis(200));
         assert!(early.is_err(), "the insertion is under way");
-        intake.insert(insertion, b"key");
+        intake.end_insertion(insertion, b"key");
         waits.join().unwrap();
         is_over.recv().unwrap();
         // One that comes later is not waited for.
-        let later = intake.prepare(b"later");
-        intake.insert(later, b"later");
+        let later = intake.begin_insertion(b"later");
+        intake.end_insertion(later, b"later");
     }
 
     /// Each rebuild changes the set twice.

@@ -669,11 +669,11 @@ impl Lsm {
         // As in RocksDB, tombstones are in no summary filter.
         let fed = families.filter(|_| value.is_some());
         let insertions: Vec<_> = fed
-            .map(|cf_filter| (cf_filter.intake(), cf_filter.intake().prepare(key)))
+            .map(|cf_filter| (cf_filter.intake(), cf_filter.intake().begin_insertion(key)))
             .collect();
         tables.memtable.insert(key.to_owned(), value);
         for (intake, insertion) in insertions {
-            intake.insert(insertion, key);
+            intake.end_insertion(insertion, key);
         }
     }
 

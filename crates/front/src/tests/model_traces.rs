@@ -73,7 +73,7 @@ impl Trace {
         match word {
             // Its insertion ends later.
             "insert" => lsm.write_past_filters(key, b"value"),
-            "load" => intake.insert(intake.prepare(key), key),
+            "load" => intake.end_insertion(intake.begin_insertion(key), key),
             "show" => _ = self.visible.insert(of),
             "seal" => lsm.seal_memtable(),
             "log" => lsm.build(self.installed),

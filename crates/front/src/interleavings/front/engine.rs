@@ -64,9 +64,9 @@ impl Engine {
     /// becomes visible after.
     pub(super) fn put(&self, key: Key) {
         let intake = self.cf_filter.intake();
-        let insertion = intake.prepare(key);
+        let insertion = intake.begin_insertion(key);
         self.files(|files| files.memtable.push(key));
-        intake.insert(insertion, key);
+        intake.end_insertion(insertion, key);
         self.files(|files| files.visible.push(key));
     }
 
