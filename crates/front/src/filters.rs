@@ -346,7 +346,7 @@ impl Filters {
             cf_filter.intake().segments().set_rate(rate);
             // If the run that is called below fails, a later one finds it due.
             fault!(NewSizeForgotten, continue);
-            cf_filter.coverage().note_consolidated(None);
+            cf_filter.coverage().end_rest();
         }
         fault!(NoWakeAfterSetRate, return);
         self.wakeup.request(|requests| requests.consolidate = true);

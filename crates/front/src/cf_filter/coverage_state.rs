@@ -46,8 +46,8 @@ pub(super) struct Known {
     external_epoch: u64,
     /// External writes under way.
     external_in_flight: usize,
-    /// See [`CoverageState::note_consolidated`].
-    consolidated: Option<WritePosition>,
+    /// See [`CoverageState::rest_at`].
+    resting_at: Option<WritePosition>,
     stored: Option<Stored>,
     /// Grows when what is stored loses its trust.
     forgotten: u64,
@@ -105,15 +105,20 @@ impl CoverageState {
         }
     }
 
-    /// Notes that another consolidation would gain nothing for all writes until this position;
-    /// `None` if it may.
-    pub(crate) fn note_consolidated(&self, until: Option<WritePosition>) {
-        self.lock().consolidated = until;
+    /// Until a write, an external write or another budget comes after this position, another
+    /// consolidation would gain nothing.
+    pub(crate) fn rest_at(&self, now: WritePosition) {
+        self.lock().resting_at = Some(now);
     }
 
-    /// Whether another consolidation would gain nothing: no write came after the noted position.
-    pub(crate) fn is_consolidated(&self, now: WritePosition) -> bool {
-        self.lock().consolidated == Some(now)
+    /// Another consolidation may gain something.
+    pub(crate) fn end_rest(&self) {
+        self.lock().resting_at = None;
+    }
+
+    /// Whether another consolidation would gain nothing, now that writes have come to `now`.
+    pub(crate) fn is_resting(&self, now: WritePosition) -> bool {
+        self.lock().resting_at == Some(now)
     }
 
     /// The state of this summary filter to be stored. Take it before the filter and

@@ -30,7 +30,7 @@ impl Maintenance {
                 "the memory budget has no room for the summary filter; dropped it"
             );
             // A smaller one may fit, and segment filters for which there was no room.
-            cf_filter.coverage().note_consolidated(None);
+            cf_filter.coverage().end_rest();
             fault!(NoWakeAfterSummaryDrop, continue);
             self.wakeup.notify();
         }

@@ -228,14 +228,14 @@ impl CfRun<'_> {
             return Err(TaskError::Unawaited(cf_filter.name().to_owned()));
         }
         let now = maintenance.write_position(cf_filter);
-        cf_filter.coverage().note_consolidated(None);
+        cf_filter.coverage().end_rest();
         let old = cf_filter.view().summary;
         let rebuild = maintenance.new_summary(cf_filter, &old, source, is_growing)?;
         if has_no_room(cf_filter, &rebuild.new) {
             // The budget has no room for another one. Keep the old one: what it still denies costs
             // no more memory. Drop it if it denies nothing, since it takes budget from the segment
             // filters.
-            cf_filter.coverage().note_consolidated(Some(now));
+            cf_filter.coverage().rest_at(now);
             if old.is_saturated() && cf_filter.drop_summary() {
                 fault!(NoWakeAfterSummaryDrop, return Ok(()));
                 maintenance.wakeup.notify();
@@ -265,7 +265,7 @@ impl CfRun<'_> {
             Err(_) => old,
         }]);
         if outcome.is_ok() {
-            cf_filter.coverage().note_consolidated(Some(now));
+            cf_filter.coverage().rest_at(now);
             tracing::info!(
                 cf_filter = cf_filter.name(),
                 items = cf_filter.view().summary.items().get(),

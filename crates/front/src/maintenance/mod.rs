@@ -179,7 +179,7 @@ impl Maintenance {
     fn is_run_due(&self, cf_filter: &CfFilter, is_quiet: bool) -> bool {
         let now = self.write_position(cf_filter);
         // Nothing is planned then, and there may be a thousand of them.
-        if cf_filter.coverage().is_consolidated(now) {
+        if cf_filter.coverage().is_resting(now) {
             return false;
         }
         let tasks = plan::plan(&self.snapshot(cf_filter, now, is_quiet, None));
@@ -320,7 +320,7 @@ impl Maintenance {
     ) -> CfSnapshot {
         let (summary, options) = (cf_filter.view().summary, self.summary_options());
         let (key_log, pace) = (cf_filter.key_log(), self.paces.get(cf_filter.name()));
-        let is_resting = cf_filter.coverage().is_consolidated(now);
+        let is_resting = cf_filter.coverage().is_resting(now);
         let hardly_grows = is_quiet || pace.is_some_and(Pace::is_slow);
         // Only what is weighed against another summary filter is summed up: there may be a thousand
         // families.
@@ -502,7 +502,7 @@ impl CfRun<'_> {
 fn act_at_once(cf_filter: &CfFilter, task: &Task, now: WritePosition) -> bool {
     match task {
         Task::EndLog => cf_filter.key_log().end(),
-        Task::Rest => cf_filter.coverage().note_consolidated(Some(now)),
+        Task::Rest => cf_filter.coverage().rest_at(now),
         _ => return false,
     }
     true

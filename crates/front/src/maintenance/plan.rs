@@ -30,7 +30,7 @@ pub(super) enum Task {
     SaveSummaryIfWanted,
     /// End the log of keys, and free its space.
     EndLog,
-    /// Check the size of the summary filter again only after the next write.
+    /// Plan no consolidation until the next write: it would gain nothing.
     Rest,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct CfSnapshot {
     /// The hashes in the log of keys, if there is one, and whether it is whole.
     pub(super) logged: Option<u64>,
     pub(super) is_log_whole: bool,
-    /// Whether no write came since [`Task::Rest`].
+    /// Whether another consolidation would gain nothing: see [`Task::Rest`].
     pub(super) is_resting: bool,
     pub(super) are_writers_quiet: bool,
     /// Whether the summary filter would take long to grow by a quarter.

@@ -191,7 +191,7 @@ impl Scrubber {
         self.log.record(filter.size(), intact);
         if !intact {
             filter.saturate();
-            cf_filter.coverage().note_consolidated(None);
+            cf_filter.coverage().end_rest();
             fault!(NoWakeForDamagedSummary, return false);
             self.wakeup.request(|requests| requests.consolidate = true);
             tracing::error!(

@@ -318,7 +318,7 @@ fn idle_store_counts_as_consolidated() {
         let store = Store::open(stored, &options(is_static));
         let cf_filter = store.cf_filter();
         let now = cf_filter.coverage().write_position(store.sequence(), None);
-        wait_until("at rest", || cf_filter.coverage().is_consolidated(now));
+        wait_until("at rest", || cf_filter.coverage().is_resting(now));
         assert_eq!(cf_filter.view().summary.begins_static(), is_static);
         assert!(!store.rules_out(&key(7)));
         stored = store.close();
