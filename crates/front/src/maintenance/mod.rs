@@ -13,7 +13,7 @@
 //! 5. lists the segment filters that lookups prefetch.
 //!
 //! In the end, it removes sidecars of SSTs that are gone, and drops filters beyond the budget.
-//! `plan` decides, `CfRun::act` does.
+//! `plan` decides; `CfRun::act` does, or between two runs `act_at_once`.
 //!
 //! Keys are read from the SST files, never through an iterator of the database: that applies
 //! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
@@ -147,7 +147,7 @@ impl Maintenance {
         self.scrub_in_turn();
         let is_quiet = self.is_quiet();
         self.measure_paces();
-        if !requests.any() && !self.is_anything_due(is_quiet) {
+        if !requests.any() && !self.act_between_runs(is_quiet) {
             return true;
         }
         // A panic must not leave the database without maintenance, nor its callers waiting.
@@ -161,30 +161,38 @@ impl Maintenance {
         true
     }
 
-    /// Whether a failed task is due again, or a consolidation.
-    fn is_anything_due(&self, is_quiet: bool) -> bool {
+    /// Does what is due and takes no run. Returns whether something is due that takes one: a failed
+    /// task again, or a consolidation.
+    fn act_between_runs(&self, is_quiet: bool) -> bool {
         let now = Instant::now();
-        let all = self.cf_filters.all();
-        all.iter()
-            .any(|cf_filter| match self.backoffs.get(cf_filter.name()) {
+        for cf_filter in self.cf_filters.all() {
+            let takes_run = match self.backoffs.get(cf_filter.name()) {
                 Some(backoff) => {
-                    fault!(NoRetryByItself, return false);
+                    fault!(NoRetryByItself, continue);
                     backoff.is_due(now)
                 }
-                None => self.is_run_due(cf_filter, is_quiet),
-            })
+                None => self.act_without_run(&cf_filter, is_quiet),
+            };
+            if takes_run {
+                return true;
+            }
+        }
+        false
     }
 
-    /// Whether the plan of a column family takes a run. What takes none is done at once.
-    fn is_run_due(&self, cf_filter: &CfFilter, is_quiet: bool) -> bool {
+    /// The same for one column family, of which no task failed.
+    fn act_without_run(&self, cf_filter: &CfFilter, is_quiet: bool) -> bool {
         let now = self.write_position(cf_filter);
         // Nothing is planned then, and there may be a thousand of them.
         if cf_filter.coverage().is_resting(now) {
             return false;
         }
-        let tasks = plan::plan(&self.snapshot(cf_filter, now, is_quiet, None));
-        let at_once = |task: &Task| act_at_once(cf_filter, task, now);
-        !tasks.iter().all(at_once)
+        for task in plan::plan(&self.snapshot(cf_filter, now, is_quiet, None)) {
+            if !act_at_once(cf_filter, &task, now) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Scrubs the filters whose turn it is.
