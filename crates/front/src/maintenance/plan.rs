@@ -194,7 +194,7 @@ fn resize(cf: &CfSnapshot) -> Vec<Task> {
             false => KeySource::Tables { logged: is_growing },
         };
         tasks.push(Task::Consolidate { source, is_growing });
-    } else if is_checked && cf.are_writers_quiet && !cf.summary.is_saturated {
+    } else if is_checked && cf.are_writers_quiet {
         tasks.push(Task::Rest);
     }
     tasks
