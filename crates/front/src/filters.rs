@@ -316,7 +316,9 @@ impl Filters {
         self.refuse_consolidation()?;
         let ticket = self.wakeup.request(|requests| requests.consolidate = true);
         self.maintain();
-        Ok(self.wakeup.wait_for(ticket, LONG)?)
+        self.wakeup.wait_for(ticket, LONG)?;
+        // The filters may have been disabled meanwhile.
+        self.refuse_disabled()
     }
 
     fn refuse_consolidation(&self) -> Result<(), MaintenanceError> {
@@ -324,7 +326,13 @@ impl Filters {
             Err(MaintenanceError::Closed)
         } else if self.options.read_only_filters {
             Err(MaintenanceError::ReadOnly)
-        } else if self.trust.lost().is_some() {
+        } else {
+            self.refuse_disabled()
+        }
+    }
+
+    fn refuse_disabled(&self) -> Result<(), MaintenanceError> {
+        if self.trust.lost().is_some() {
             Err(MaintenanceError::FalseNegative)
         } else if self.cf_filters.any_is_disabled() {
             Err(MaintenanceError::HookFailed)

@@ -246,6 +246,7 @@ impl CfRun<'_> {
         // before are over (H95, H101).
         let outcome = match cf_filter.feed(fed_meanwhile(&old, &rebuild.new)) {
             true => self.fill_and_publish(&rebuild),
+            false if cf_filter.coverage().is_disabled() => Err(TaskError::Disabled),
             false => Err(TaskError::Unawaited(cf_filter.name().to_owned())),
         };
         if rebuild.source == (KeySource::Tables { logged: true }) {
@@ -326,8 +327,8 @@ impl CfRun<'_> {
                 return Ok(true);
             }
             fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
-            if cf_filter.coverage().is_disabled() {
-                return Err(TaskError::Overtaken);
+            if let error @ TaskError::Disabled = self.not_published() {
+                return Err(error);
             }
             read = segments.read.into_iter().map(|table| table.path).collect();
             Ok(false)

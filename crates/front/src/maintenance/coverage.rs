@@ -111,7 +111,7 @@ impl CfRun<'_> {
             cf_filter.mark_covered(&summary, table.id());
             let (summary, covered) = (Arc::clone(&summary), covered.clone());
             if !maintenance.publish_partial(cf_filter, tables, summary, covered, tables) {
-                return Err(TaskError::Overtaken);
+                return Err(self.not_published());
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use crate::cf_filter::CfFilter;
 use crate::engine::EngineError;
 use crate::filter::StageError;
 
-/// Why a task failed; a later run tries again.
+/// Why a task was not done. A later run tries again, unless nothing is left to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TaskError {
     #[error("the column family {0:?} is gone")]
@@ -31,6 +31,9 @@ pub(crate) enum TaskError {
     Needed { path: String },
     #[error("external writes happened meanwhile")]
     Overtaken,
+    /// The column family was dropped, or its filters were disabled. That is no failure.
+    #[error("the filters were disabled meanwhile")]
+    Disabled,
     #[error("it panicked")]
     Panicked,
     #[error("no memory for the hashes of the static summary filter of {cf:?}: {source}")]

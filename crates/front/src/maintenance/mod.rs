@@ -224,7 +224,7 @@ impl Maintenance {
             let mut backoff = self.backoffs.remove(cf_filter.name()).unwrap_or_default();
             backoff.begin(Instant::now(), requests.retry || requests.consolidate);
             match self.maintain_listed(&cf_filter, requests, is_quiet, &mut backoff) {
-                Ok(()) => {}
+                Ok(()) | Err(TaskError::Disabled) => {}
                 Err(TaskError::Stopped) => return Some(TaskError::Stopped.to_string()),
                 // Tried again after the next catch-up, which notifies maintenance when it ends.
                 Err(TaskError::Overtaken) if self.options.is_secondary() => {}
@@ -477,6 +477,14 @@ impl CfRun<'_> {
             Task::EndLog | Task::Rest => _ = act_at_once(cf_filter, &task, now),
         }
         Ok(())
+    }
+
+    /// Why what was read could not be published.
+    fn not_published(&self) -> TaskError {
+        match self.cf_filter.coverage().is_disabled() {
+            true => TaskError::Disabled,
+            false => TaskError::Overtaken,
+        }
     }
 
     /// What a listing showed that was published.

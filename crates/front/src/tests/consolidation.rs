@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::memory_lsm::{OtherThread, Scan, Step, Store, Stored};
+use crate::audit::Distrust as _;
 use crate::cf_filter::prefix_lookup;
 use crate::math::Items;
 use crate::options::FrontOptions;
@@ -323,4 +324,51 @@ fn idle_store_counts_as_consolidated() {
         assert!(!store.rules_out(&key(7)));
         stored = store.close();
     }
+}
+
+/// No task is left then, and none failed: a new column family of this name must not wait.
+#[test]
+fn column_family_that_is_dropped_meanwhile_is_no_failure() {
+    let drop_at: [(&str, &[Step]); 5] = [
+        (
+            "before writes feed both filters",
+            &[Step::Listing, Step::Listing],
+        ),
+        ("before the memtables are read", &[Step::BeforeMemtables]),
+        ("after the memtables were read", &[Step::AfterMemtables]),
+        ("after a segment was read", &[Step::AfterSegment]),
+        ("after a segment was covered", &[Step::AfterSegment]),
+    ];
+    for (when, steps) in drop_at {
+        let store = open(false);
+        write(&store, 0..300);
+        store.flush();
+        store.look();
+        write(&store, 300..400);
+        let is_covering = when == "after a segment was covered";
+        if is_covering {
+            store.ingest(&[(b"ingested".to_vec(), b"value".to_vec())]);
+        }
+        let (last, before) = steps.split_last().unwrap();
+        before.iter().for_each(|&step| store.at(step, || ()));
+        let dropped = Arc::clone(store.cf_filter());
+        store.at(*last, move || dropped.retire());
+        let wakeup = &store.filters.wakeup;
+        let ticket = wakeup.request(|requests| requests.consolidate = !is_covering);
+        store.turn();
+        let done = wakeup.wait_for(ticket, Duration::ZERO);
+        assert!(done.is_ok(), "{when}: {done:?}");
+        assert!(store.cf_filter().coverage().is_disabled(), "{when}");
+        assert!(!denies_others(&store), "{when}");
+    }
+}
+
+/// A caller learns that the filters it waited for will never deny a key.
+#[test]
+fn consolidation_during_which_a_hook_fails_is_no_success() {
+    let store = open(false);
+    write(&store, 0..300);
+    let failing = Arc::clone(store.cf_filter());
+    store.at(Step::AfterMemtables, move || failing.disable());
+    assert!(!store.consolidate());
 }
