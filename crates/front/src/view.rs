@@ -45,15 +45,6 @@ impl AbsenceProof {
     }
 }
 
-/// The outcome of a fast probe of the summary filter.
-pub(crate) enum FastProbed {
-    Absent(AbsenceProof),
-    Maybe,
-    /// It cannot decide: the summary filter does not cover all segments, or has several stages, or is
-    /// static and may have the key.
-    Undecided,
-}
-
 /// Keys that are looked up together.
 pub(crate) const CHUNK: usize = 64;
 
@@ -194,18 +185,15 @@ impl View {
         }
     }
 
-    /// Probes the summary filter if one cache line of it decides.
+    /// The answer of the summary filter, if one cache line of it decides. `None` if it does not cover
+    /// all segments, has several stages, or is static and may have the key.
     #[inline(always)]
-    pub(crate) fn probe_fast(&self, simd: impl Simd, hash: KeyHash) -> FastProbed {
+    pub(crate) fn probe_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<Answer> {
         if !self.summary_suffices() {
-            return FastProbed::Undecided;
+            return None;
         }
-        match self.summary.may_contain_fast(simd, hash.for_summary()) {
-            Some(may_hold) => {
-                AbsenceProof::unless(may_hold).map_or(FastProbed::Maybe, FastProbed::Absent)
-            }
-            None => FastProbed::Undecided,
-        }
+        let may_hold = self.summary.may_contain_fast(simd, hash.for_summary())?;
+        Some(AbsenceProof::unless(may_hold).map_or(Answer::Maybe, Answer::Absent))
     }
 
     #[inline(always)]

@@ -23,7 +23,7 @@ use crate::rcu::Reading;
 use crate::segment::segment_probes;
 use crate::stats::Event;
 pub use crate::threads::OwnSlot;
-use crate::view::{AbsenceProof, Answer, FastProbed};
+use crate::view::{AbsenceProof, Answer};
 
 /// What the filters say of a key.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ pub fn get<V, E>(
 ) -> Result<Option<V>, E> {
     // 1. Most absent keys end here: one cache line of the summary filter, no lock.
     match dispatch(FastProbe(filters), key) {
-        Fast::Absent => Ok(None),
+        Fast::Absent(_) => Ok(None),
         fast => get_slow(filters, key, fast, engine),
     }
 }
@@ -86,7 +86,7 @@ fn get_slow<V, E>(
         let mut probe = match fast {
             Fast::AbsentSampled(proof) => return Verdict::AbsentSampled(proof),
             Fast::Maybe(hash) => Probe::passed(key, hash),
-            Fast::Absent | Fast::NotTried => Probe::new(key),
+            Fast::Absent(_) | Fast::NotTried => Probe::new(key),
         };
         let verdict = lookups.check(lookups.plan(), &mut probe, reading);
         // 3. The cache lines arrive while the engine reads its memtables.
@@ -162,7 +162,7 @@ fn is_confirmed(filters: impl Resolve, verdict: Verdict, key: &[u8]) -> bool {
 #[derive(Clone, Copy)]
 pub enum Fast {
     /// The key is absent.
-    Absent,
+    Absent(AbsenceProof),
     /// The key is absent, and this answer is drawn for an audit.
     AbsentSampled(AbsenceProof),
     /// The key with this hash passed the summary filter.
@@ -203,15 +203,14 @@ impl<R: Resolve> FastProbe<R> {
         }
         let hash = lookups.hasher().try_hash(key)?;
         let view = lookups.view(&reading);
-        let proof = match view.probe_fast(simd, hash) {
-            FastProbed::Absent(proof) => proof,
-            FastProbed::Maybe => return Some(Fast::Maybe(hash)),
-            FastProbed::Undecided => return None,
+        let proof = match view.probe_fast(simd, hash)? {
+            Answer::Absent(proof) => proof,
+            Answer::Maybe => return Some(Fast::Maybe(hash)),
         };
         let ordinal = thread.add(Event::Absent, 1);
         Some(match lookups.sample().is_sampled(ordinal) {
             true => Fast::AbsentSampled(proof),
-            false => Fast::Absent,
+            false => Fast::Absent(proof),
         })
     }
 }
