@@ -98,7 +98,7 @@ fn get_slow<V, E>(
     let Some(verdict) = verdict else {
         return engine();
     };
-    if is_confirmed(filters, verdict, key) {
+    if confirm(filters, verdict, key) {
         return Ok(None);
     }
     // 4. The engine.
@@ -122,7 +122,7 @@ pub(super) fn found<V, E>(value: &Result<Option<V>, E>) -> Option<bool> {
 pub fn answer(filters: impl Resolve, key: &[u8]) -> Answer {
     match check_all(filters, key) {
         Some(Verdict::Absent(proof)) => Answer::Absent(proof),
-        Some(verdict @ Verdict::AbsentSampled(proof)) if is_confirmed(filters, verdict, key) => {
+        Some(verdict @ Verdict::AbsentSampled(proof)) if confirm(filters, verdict, key) => {
             Answer::Absent(proof)
         }
         _ => Answer::Maybe,
@@ -144,15 +144,16 @@ pub fn check_all(filters: impl Resolve, key: &[u8]) -> Option<Verdict> {
     })
 }
 
-/// Whether a key is absent. Audits an [`Verdict::AbsentSampled`]: false if the engine has the key.
+/// Whether a key is absent. Audits an [`Verdict::AbsentSampled`]: false if the engine has the key,
+/// and then all filters may be disabled.
 #[inline]
-fn is_confirmed(filters: impl Resolve, verdict: Verdict, key: &[u8]) -> bool {
+fn confirm(filters: impl Resolve, verdict: Verdict, key: &[u8]) -> bool {
     match verdict {
         Verdict::Absent(_) => true,
         Verdict::AbsentSampled(_) => {
             // An audit reads the engine and may publish a new view, so no `Reading` may be open.
             let cf = filters.with(|cf, _| cf.shared()).flatten();
-            cf.is_some_and(|cf| cf.audit_if_due(key))
+            cf.is_some_and(|cf| cf.audit_unless_throttled(key))
         }
         Verdict::Maybe | Verdict::NotConsulted => false,
     }

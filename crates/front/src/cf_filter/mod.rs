@@ -347,9 +347,9 @@ impl CfFilter {
         self.auditor.get_or_init(|| auditor);
     }
 
-    /// [`CfFilter::audit_negative`], unless audits are throttled.
+    /// [`CfFilter::audit_negative`]. True if audits are throttled.
     #[cold]
-    pub(crate) fn audit_if_due(&self, key: &[u8]) -> bool {
+    pub(crate) fn audit_unless_throttled(&self, key: &[u8]) -> bool {
         self.throttle
             .run(|| self.audit_negative(key))
             .unwrap_or(true)

@@ -202,7 +202,7 @@ impl CfFilter {
         });
         let outcome = (passed.len() < keys.len()).then_some(Outcome::Miss);
         if !sampled.is_empty() {
-            sampled.retain(|&at| !self.audit_if_due(keys[at].as_ref()));
+            sampled.retain(|&at| !self.audit_unless_throttled(keys[at].as_ref()));
             passed.extend(sampled);
             passed.sort_unstable();
         }

@@ -17,7 +17,7 @@ pub fn may_exist(filters: impl Resolve, start: &[u8]) -> bool {
     let denied = filters.with(|cf, reading| cf.lookups().deny_prefix(start, reading));
     denied.flatten().is_none_or(|denied| match denied {
         Denied::Certainly => false,
-        Denied::Sampled => !is_confirmed(filters, start),
+        Denied::Sampled => !confirm(filters, start),
     })
 }
 
@@ -60,7 +60,7 @@ pub fn may_exist_many(cf: &CfFilter, starts: &[impl AsRef<[u8]>]) -> Vec<bool> {
         *maybe = *maybe && may_exist(cf, start.as_ref());
     }
     for at in sampled {
-        maybe[at] = !is_confirmed(cf, starts[at].as_ref());
+        maybe[at] = !confirm(cf, starts[at].as_ref());
     }
     maybe
 }
@@ -84,7 +84,7 @@ pub fn is_empty_since(filters: impl Resolve, span: Span<'_>, edition: u64) -> bo
     };
     denied.flatten().is_some_and(|denied| match denied {
         Denied::Certainly => true,
-        Denied::Sampled => is_confirmed(filters, start),
+        Denied::Sampled => confirm(filters, start),
     })
 }
 
@@ -95,12 +95,12 @@ enum Denied {
     Sampled,
 }
 
-/// Audits what was denied: false if the engine has such a key.
+/// Audits what was denied: false if the engine has such a key, and then all filters may be disabled.
 #[cold]
-fn is_confirmed(filters: impl Resolve, start: &[u8]) -> bool {
+fn confirm(filters: impl Resolve, start: &[u8]) -> bool {
     // An audit reads the engine and may publish a new view, so no `Reading` may be open.
     let cf = filters.with(|cf, _| cf.shared()).flatten();
-    cf.is_some_and(|cf| cf.audit_prefix_if_due(start))
+    cf.is_some_and(|cf| cf.audit_prefix_unless_throttled(start))
 }
 
 /// Seeks of an iterator that find something in a row, after which the next one probably does too: as
@@ -229,7 +229,7 @@ impl CfFilter {
     /// Whether the engine, too, has no key with the prefix by which `start` was denied. True if
     /// audits are throttled. Must not be called while this thread is in a read of the filters.
     #[cold]
-    fn audit_prefix_if_due(&self, start: &[u8]) -> bool {
+    fn audit_prefix_unless_throttled(&self, start: &[u8]) -> bool {
         let lookups = &self.lookups;
         let audit = || {
             let auditor = self.auditor.get();
