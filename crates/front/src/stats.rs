@@ -136,7 +136,7 @@ impl Counters {
 
     /// The slot of the thread that owns it, if the thread has counted something: without a call.
     #[inline]
-    pub(crate) fn known(&self, slot: OwnSlot) -> Option<&Slot> {
+    pub(crate) fn own(&self, slot: OwnSlot) -> Option<&Slot> {
         self.slots[slot.index()].get().map(Box::as_ref)
     }
 

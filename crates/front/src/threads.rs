@@ -81,12 +81,12 @@ impl OwnSlot {
     /// ending.
     #[inline]
     pub(crate) fn get() -> Option<Self> {
-        Self::known().or_else(Self::ask)
+        Self::taken().or_else(Self::ask)
     }
 
     /// The slot of this thread if it has taken one. Makes no call.
     #[inline]
-    pub(crate) fn known() -> Option<Self> {
+    pub(crate) fn taken() -> Option<Self> {
         let index = MINE.with(Cell::get);
         (index < SLOTS).then_some(Self {
             index,
@@ -108,7 +108,7 @@ impl OwnSlot {
             let index = taken.map_or(NONE, |before| before.trailing_ones() as usize);
             MINE.with(|mine| mine.set(index));
         }
-        Self::known()
+        Self::taken()
     }
 
     /// The slot's number, below [`SLOTS`].

@@ -15,7 +15,7 @@
 //! are listed. It is published only if none ran and the epoch is still the same: then each external
 //! write had either ended before, so that the listing shows its segments, or has not begun.
 //!
-//! The mutex makes this one step: to publish a view takes [`Known`], which holds the lock.
+//! The mutex makes this one step: to publish a view takes [`Locked`], which holds the lock.
 
 use std::collections::HashSet;
 use std::ptr;
@@ -30,11 +30,11 @@ use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
 /// What is known of the segments of a column family.
 #[derive(Debug)]
-pub struct CoverageState(Mutex<Known>);
+pub struct CoverageState(Mutex<Locked>);
 
 /// The same, locked.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct Locked {
     /// Segments whose keys are all in the summary filter.
     covered: HashSet<SegmentId>,
     /// Grows when a segment is added to `covered`.
@@ -58,13 +58,13 @@ pub(super) struct Known {
 impl CoverageState {
     /// The state for a summary filter that has the keys of these segments.
     pub(super) fn covering(covered: HashSet<SegmentId>) -> Self {
-        Self(Mutex::new(Known {
+        Self(Mutex::new(Locked {
             covered,
-            ..Known::default()
+            ..Locked::default()
         }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
         unpoisoned(self.0.lock())
     }
 
@@ -84,10 +84,10 @@ impl CoverageState {
     }
 
     pub(super) fn epoch(&self) -> CoverageEpoch {
-        let known = self.lock();
+        let locked = self.lock();
         CoverageEpoch {
-            number: known.external_epoch,
-            quiet: known.external_in_flight == 0,
+            number: locked.external_epoch,
+            quiet: locked.external_in_flight == 0,
         }
     }
 
@@ -124,29 +124,29 @@ impl CoverageState {
     /// The state of this summary filter to be stored. Take it before the filter and
     /// [`CoverageState::covered`] are copied, so that later inserts count as not stored.
     pub(crate) fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
-        let known = self.lock();
+        let locked = self.lock();
         Stored {
             summary: Arc::downgrade(summary),
             items: summary.items(),
-            covered_edition: known.covered_edition,
-            forgotten: known.forgotten,
+            covered_edition: locked.covered_edition,
+            forgotten: locked.forgotten,
         }
     }
 
     /// Notes that this state is stored.
     pub(crate) fn note_stored(&self, stored: Stored) {
-        let mut known = self.lock();
-        if stored.forgotten == known.forgotten {
-            known.stored = Some(stored);
+        let mut locked = self.lock();
+        if stored.forgotten == locked.forgotten {
+            locked.stored = Some(stored);
         }
     }
 
     /// Notes that no state is stored. One that is being stored must not be published any more:
     /// `CoverageState::may_be_stored`.
     pub fn forget_stored(&self) {
-        let mut known = self.lock();
-        known.forgotten += 1;
-        known.stored = None;
+        let mut locked = self.lock();
+        locked.forgotten += 1;
+        locked.stored = None;
     }
 
     /// Whether what is stored kept its trust since this state was taken.
@@ -156,16 +156,16 @@ impl CoverageState {
 
     /// Whether this summary filter is stored with all its keys and its coverage.
     pub(super) fn is_stored(&self, summary: &Arc<Scalable>) -> bool {
-        let known = self.lock();
-        known.stored.as_ref().is_some_and(|stored| {
-            stored.covered_edition == known.covered_edition && stored.lacks(summary) == Some(0)
+        let locked = self.lock();
+        locked.stored.as_ref().is_some_and(|stored| {
+            stored.covered_edition == locked.covered_edition && stored.lacks(summary) == Some(0)
         })
     }
 
     /// Whether this summary filter is stored with most of its keys.
     pub(super) fn is_nearly_stored(&self, summary: &Arc<Scalable>) -> bool {
-        let known = self.lock();
-        let lacks = known
+        let locked = self.lock();
+        let lacks = locked
             .stored
             .as_ref()
             .and_then(|stored| stored.lacks(summary));
@@ -182,12 +182,12 @@ impl CoverageState {
         &self,
         segments: impl Iterator<Item = SegmentId>,
     ) -> HashSet<SegmentId> {
-        let known = self.lock();
-        segments.filter(|id| known.covered.contains(id)).collect()
+        let locked = self.lock();
+        segments.filter(|id| locked.covered.contains(id)).collect()
     }
 }
 
-impl Known {
+impl Locked {
     pub(super) fn is_disabled(&self) -> bool {
         self.disabled
     }
@@ -202,7 +202,7 @@ impl Known {
         self.covered = HashSet::new();
     }
 
-    /// External writes begin, of which [`Known::next_epoch`] tells the listings.
+    /// External writes begin, of which [`Locked::next_epoch`] tells the listings.
     pub(super) fn enter_external_writes(&mut self) {
         self.external_in_flight += 1;
     }

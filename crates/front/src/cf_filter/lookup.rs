@@ -195,10 +195,10 @@ fn not_tried() -> Fast {
 impl<R: Resolve> FastProbe<R> {
     #[inline(always)]
     fn probe(self, simd: impl Simd, key: &[u8]) -> Option<Fast> {
-        let slot = OwnSlot::known()?;
+        let slot = OwnSlot::taken()?;
         let reading = Reading::try_begin(slot)?;
         let lookups = &self.0.resolve(&reading)?.lookups;
-        let thread = lookups.counters().known(slot)?;
+        let thread = lookups.counters().own(slot)?;
         if thread.predictor.expects_hit() {
             return None;
         }
@@ -254,7 +254,7 @@ impl CfFilter {
 impl Lookups {
     /// Which filters this thread's next lookup should check.
     pub(super) fn plan(&self) -> Plan {
-        let slot = OwnSlot::known().filter(|_| self.adaptive_hits());
+        let slot = OwnSlot::taken().filter(|_| self.adaptive_hits());
         slot.map_or(Plan::Probe, |slot| self.counters().predictor(slot).plan())
     }
 
@@ -281,7 +281,7 @@ impl Lookups {
     /// Prefetches the cache lines of the segment filters that the engine will probe for a key. Does
     /// nothing if this thread's last lookups ended in memtables.
     fn prefetch_segment_filters(&self, probe: &mut Probe<'_>, reading: &Reading) {
-        let Some(slot) = OwnSlot::known() else {
+        let Some(slot) = OwnSlot::taken() else {
             return;
         };
         if !self.counters().predictor(slot).expects_segment_probes() {
@@ -298,7 +298,7 @@ impl Lookups {
 
     /// Tells the predictor whether the engine probed a segment filter for the last lookup.
     fn record_segment_probes(&self, probed: bool) {
-        if let Some(slot) = OwnSlot::known() {
+        if let Some(slot) = OwnSlot::taken() {
             self.counters()
                 .predictor(slot)
                 .record_segment_probes(probed);

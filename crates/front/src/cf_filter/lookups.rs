@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::audit::Sampler;
-use crate::cf_filter::coverage_state::Known;
+use crate::cf_filter::coverage_state::Locked;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::KeyHasher;
@@ -125,21 +125,21 @@ impl Lookups {
     // -------------------------------------------------------------- publishing
 
     /// Publishes this view as the next edition.
-    pub(super) fn publish(&self, _: &mut Known, view: View) {
+    pub(super) fn publish(&self, _: &mut Locked, view: View) {
         let edition = self.view.with(|now| next_edition(now, &view));
         self.view.publish(View { edition, ..view });
     }
 
     /// Publishes a view of unknown coverage: from then on, no key is answered absent.
-    pub(super) fn publish_unknown(&self, known: &mut Known) {
+    pub(super) fn publish_unknown(&self, locked: &mut Locked) {
         let now = self.view.with(View::clone);
-        self.publish(known, View::unknown(now.summary, now.summary_prefixes));
+        self.publish(locked, View::unknown(now.summary, now.summary_prefixes));
     }
 
     /// Publishes a summary filter and the segments that it covers, unless lookups use both already.
     pub(super) fn publish_known(
         &self,
-        known: &mut Known,
+        locked: &mut Locked,
         summary: Arc<Scalable>,
         coverage: Coverage,
     ) {
@@ -154,7 +154,7 @@ impl Lookups {
             coverage,
             ..now
         };
-        self.publish(known, view);
+        self.publish(locked, view);
     }
 
     /// Invariant 10: the prefixes that this summary filter has. Unless it is the one that was loaded,
@@ -221,7 +221,7 @@ impl Lookups {
     }
 
     pub(super) fn record_outcome(&self, outcome: Outcome) {
-        if let Some(slot) = OwnSlot::known() {
+        if let Some(slot) = OwnSlot::taken() {
             self.counters.predictor(slot).record(outcome);
         }
     }

@@ -210,22 +210,22 @@ impl CfFilter {
         coverage: Coverage,
         covered: HashSet<SegmentId>,
     ) -> bool {
-        let mut known = self.coverage.lock();
-        if !known.learn(listing, covered, coverage.is_complete()) {
+        let mut locked = self.coverage.lock();
+        if !locked.learn(listing, covered, coverage.is_complete()) {
             return false;
         }
-        self.lookups.publish_known(&mut known, summary, coverage);
+        self.lookups.publish_known(&mut locked, summary, coverage);
         true
     }
 
     /// Notes that this summary filter has all keys of a segment, if lookups still use it. Nothing is
     /// published, but the segment need not be read again, even if external writes come meanwhile.
     pub(crate) fn mark_covered(&self, summary: &Arc<Scalable>, segment: Option<SegmentId>) {
-        let mut known = self.coverage.lock();
+        let mut locked = self.coverage.lock();
         if let Some(id) = segment
             && Arc::ptr_eq(&self.view().summary, summary)
         {
-            known.cover(id);
+            locked.cover(id);
         }
     }
 
@@ -244,8 +244,8 @@ impl CfFilter {
     /// Returns false if it is unknown whether those have ended, or if the filters are disabled.
     pub(crate) fn feed(&self, summaries: Vec<Arc<Scalable>>) -> bool {
         {
-            let known = self.coverage.lock();
-            if known.is_disabled() || !self.intake.feed(summaries) {
+            let locked = self.coverage.lock();
+            if locked.is_disabled() || !self.intake.feed(summaries) {
                 return false;
             }
         }
@@ -274,12 +274,12 @@ impl CfFilter {
     /// Invariants 4 and 5, H22: when this returns, the log of keys has ended, and no view of known
     /// coverage is published.
     fn announce_external_writes(&self) {
-        let mut known = self.coverage.lock();
-        known.enter_external_writes();
+        let mut locked = self.coverage.lock();
+        locked.enter_external_writes();
         fault!(ExternalWritesUnannounced, return);
-        known.next_epoch();
+        locked.next_epoch();
         self.key_log().end();
-        self.lookups.publish_unknown(&mut known);
+        self.lookups.publish_unknown(&mut locked);
     }
 
     fn end_external_writes(&self) {
@@ -303,13 +303,13 @@ impl CfFilter {
         });
         // Lookups first: keys that are written from here on are not in the old one (H2).
         {
-            let mut known = self.coverage.lock();
+            let mut locked = self.coverage.lock();
             let view = View {
                 summary: Arc::clone(&nothing),
                 summary_prefixes: self.prefixes().all(),
                 ..self.view()
             };
-            self.lookups.publish(&mut known, view);
+            self.lookups.publish(&mut locked, view);
         }
         self.feed(vec![nothing]);
         true
@@ -318,13 +318,13 @@ impl CfFilter {
     /// The column family was dropped, or a key may have been missed: every lookup gets *maybe* until
     /// the next open, and the memory of the filters is freed.
     pub fn retire(&self) {
-        let mut known = self.coverage.lock();
-        known.disable();
-        known.cover_none();
+        let mut locked = self.coverage.lock();
+        locked.disable();
+        locked.cover_none();
         self.key_log().end();
         let summary = self.saturated_summary();
         let view = View::unknown(Arc::clone(&summary), self.prefixes().all());
-        self.lookups.publish(&mut known, view);
+        self.lookups.publish(&mut locked, view);
         self.intake.feed(vec![summary]);
     }
 

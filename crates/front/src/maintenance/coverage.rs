@@ -14,8 +14,8 @@ use crate::sorted_runs::WithRange;
 use crate::view::{Coverage, View};
 
 impl Maintenance {
-    /// Publishes what is known without reading an SST.
-    pub(super) fn publish_known(&self, cf_filter: &CfFilter, tables: &Tables) {
+    /// Publishes what a listing shows without reading an SST.
+    pub(super) fn publish_listing(&self, cf_filter: &CfFilter, tables: &Tables) {
         let summary = cf_filter.view().summary;
         let ids = tables.iter().filter_map(LiveSegment::id);
         if covers_by_construction(cf_filter) {

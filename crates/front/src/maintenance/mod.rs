@@ -392,7 +392,7 @@ impl Maintenance {
                         self.save_summary(&cf_filter);
                         continue;
                     });
-                    self.publish_known(&cf_filter, &tables);
+                    self.publish_listing(&cf_filter, &tables);
                     self.save_filters(&tables);
                     self.save_summary(&cf_filter);
                 }
@@ -430,7 +430,7 @@ impl CfRun<'_> {
         }
         maintenance.load_filters(cf_filter, tables);
         let was_complete = cf_filter.coverage().is_complete_by_construction();
-        maintenance.publish_known(cf_filter, tables);
+        maintenance.publish_listing(cf_filter, tables);
         maintenance.log_keys_from_the_start(cf_filter, tables)?;
         let options = &maintenance.options;
         if options.read_only_filters && !options.is_secondary() {

@@ -74,7 +74,7 @@ fn fast_probe_agrees_with_all_filters_and_the_store() {
             absent_fast += u64::from(fast);
         }
         assert!((900..=1_000).contains(&absent), "{absent}");
-        let is_one_line = cf_filter.view().summary.stages() == 1 && OwnSlot::known().is_some();
+        let is_one_line = cf_filter.view().summary.stages() == 1 && OwnSlot::taken().is_some();
         assert_eq!(absent_fast, if is_one_line { absent } else { 0 });
         let counted = cf_filter.stats().absent - before.absent;
         assert_eq!(counted, 2 * absent + 2 * absent_fast);
@@ -114,7 +114,7 @@ fn static_summary_agrees_with_the_store() {
     }
     assert!((1_960..=2_000).contains(&absent), "{absent}");
     // Of seven columns, one absent key in 128 passes, and a few are bumped.
-    let least = if OwnSlot::known().is_some() { 1_800 } else { 0 };
+    let least = if OwnSlot::taken().is_some() { 1_800 } else { 0 };
     assert!((least..=absent).contains(&absent_fast), "{absent_fast}");
 }
 

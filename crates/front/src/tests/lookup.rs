@@ -18,7 +18,7 @@ fn filled(options: &FrontOptions) -> Store {
 /// Whether the predictor expects that the engine probes segment filters, after a hit of `key`.
 fn expects_probes_after(store: &Store, key: &[u8]) -> bool {
     assert!(store.get(key).is_some());
-    let slot = OwnSlot::known().unwrap();
+    let slot = OwnSlot::taken().unwrap();
     let counters = store.cf_filter().lookups().counters();
     counters.predictor(slot).expects_segment_probes()
 }

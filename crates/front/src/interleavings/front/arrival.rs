@@ -19,7 +19,7 @@ const SUMMARY: SummaryRates = SummaryRates {
     at_rest: None,
 };
 
-/// The steps of `Maintenance::publish_known` and `Maintenance::cover`.
+/// The steps of `Maintenance::publish_listing` and `CfRun::cover`.
 fn attend(engine: &Engine) {
     let cf_filter = &engine.cf_filter;
     let segments = cf_filter.list(|| engine.segments());
