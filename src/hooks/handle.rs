@@ -244,10 +244,10 @@ mod tests {
         options.create_if_missing(true);
         let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
         db.filters().stop_maintenance();
-        let first = db.cf_filters().size_of_summaries(None);
+        let first = db.cf_filters().size_of_published(None);
         let names = [c"first", c"second", c"third", c"fourth"];
         create_at_once(&db, &options, &names, |_, _| {});
-        let all = db.cf_filters().size_of_summaries(None);
+        let all = db.cf_filters().size_of_published(None);
         assert!(all.to_bytes() <= budget, "{all:?}");
         assert!(all.get() >= 2 * first.get(), "{first:?} and {all:?}");
     }

@@ -203,7 +203,7 @@ impl Sieve {
     ) -> Result<Vec<Option<Arc<CfFilter>>>, OpenError> {
         let existing = &self.filters.cf_filters;
         let number = existing.all().len() + cfs.len();
-        let mut taken = existing.size_of_summaries(None);
+        let mut taken = existing.size_of_published(None);
         let filters_of = |(name, options): &(String, CfOptions<'_>)| {
             if self.options.isolation().is_some() {
                 prepare_for_transactions(name, options)?;

@@ -107,14 +107,16 @@ impl CfFilters {
             .with(|cf_filters| cf_filters.iter().flatten().cloned().collect())
     }
 
-    /// Memory of the filters that writes feed, except those of one column family.
-    pub(crate) fn size_without(&self, cf_filter: Option<&CfFilter>) -> Bits {
-        let others = self.all_without(cf_filter);
-        others.map(|other| other.size()).sum()
+    /// Memory of all summary filters, also of those that are being built.
+    pub(crate) fn size_of_summaries(&self) -> Bits {
+        self.all()
+            .iter()
+            .map(|cf_filter| cf_filter.size_of_summaries())
+            .sum()
     }
 
-    /// Memory of the summary filters, except that of one column family.
-    pub fn size_of_summaries(&self, without: Option<&CfFilter>) -> Bits {
+    /// Memory of the summary filters that lookups read, except that of one column family.
+    pub fn size_of_published(&self, without: Option<&CfFilter>) -> Bits {
         let others = self.all_without(without);
         others.map(|other| other.view().summary.size()).sum()
     }

@@ -102,7 +102,7 @@ impl CfFilter {
             keys: view.summary.items(),
             stages: view.summary.stages(),
             is_static: view.summary.begins_static(),
-            memory: self.size(),
+            memory: self.size_of_summaries(),
             overhead: self.size_beside_filters(),
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),

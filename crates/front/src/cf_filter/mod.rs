@@ -175,9 +175,8 @@ impl CfFilter {
 
     // -------------------------------------------------------------- memory
 
-    /// Memory of the filters that writes feed: the one that lookups use, and the one that will be
-    /// used once it is complete.
-    pub fn size(&self) -> Bits {
+    /// Memory of the summary filters: the one that lookups read, and the one that is being built.
+    pub fn size_of_summaries(&self) -> Bits {
         let mut filters = self.intake.summaries();
         filters.push(self.view().summary);
         filters.sort_unstable_by_key(Arc::as_ptr);

@@ -21,7 +21,7 @@ impl Maintenance {
         let Some(budget) = filter_budget(&self.options, &self.cf_filters) else {
             return;
         };
-        while self.cf_filters.size_of_summaries(None) > budget
+        while self.cf_filters.size_of_published(None) > budget
             && let Some(cf_filter) = self.cf_filters.largest()
             && cf_filter.drop_summary()
         {
@@ -34,7 +34,7 @@ impl Maintenance {
             fault!(NoWakeAfterSummaryDrop, continue);
             self.wakeup.notify();
         }
-        let taken = self.registry.size().get() + self.cf_filters.size_without(None).get();
+        let taken = self.registry.size().get() + self.cf_filters.size_of_summaries().get();
         let over = Bits::new(taken.saturating_sub(budget.get()));
         if over == Bits::new(0) {
             return;
@@ -85,7 +85,7 @@ pub(crate) fn room(
     let Some(budget) = filter_budget(options, cf_filters) else {
         return Bits::new(u64::MAX);
     };
-    let summaries = cf_filters.size_without(None).get();
+    let summaries = cf_filters.size_of_summaries().get();
     Bits::new(
         budget
             .get()

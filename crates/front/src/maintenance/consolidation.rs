@@ -77,7 +77,7 @@ impl Maintenance {
             None => 0,
         };
         let keys = Items::new(keys + room);
-        let others = self.cf_filters.size_of_summaries(Some(cf_filter));
+        let others = self.cf_filters.size_of_published(Some(cf_filter));
         let options = options.fitting(keys, others);
         let imprint = cf_filter.hasher().imprint().for_summary();
         let static_rate = options.summary.at_rest;

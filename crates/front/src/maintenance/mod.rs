@@ -336,7 +336,7 @@ impl Maintenance {
             listed.is_none() && !is_resting && (hardly_grows || summary.is_saturated());
         let is_short_of_room = summary.is_saturated() && options.memory_budget.get().is_some();
         let others = match is_weighed {
-            true => self.cf_filters.size_of_summaries(Some(cf_filter)),
+            true => self.cf_filters.size_of_published(Some(cf_filter)),
             false => Bits::new(0),
         };
         let are_counted = is_weighed && is_short_of_room;

@@ -40,7 +40,7 @@ fn room_for_a_filter_is_what_is_left_and_what_it_takes_itself() {
     store.flush();
     store.look();
     let (filters, registry) = (&store.filters, &store.filters.registry);
-    let summaries = filters.cf_filters.size_of_summaries(None);
+    let summaries = filters.cf_filters.size_of_published(None);
     let taken = summaries + registry.size() + filters.cf_filters.overhead();
     filters.set_memory_budget(Some(taken.to_bytes() + 100));
     let own = registry.size();
@@ -77,6 +77,6 @@ fn summaries_of_many_column_families_keep_to_a_budget() {
         let is_saturated = cf_filter.view().summary.is_saturated();
         assert!(!is_saturated, "{}", cf_filter.name());
     }
-    let (summaries, beside) = (cf_filters.size_of_summaries(None), cf_filters.overhead());
+    let (summaries, beside) = (cf_filters.size_of_published(None), cf_filters.overhead());
     assert!(summaries + beside <= BUDGET, "{summaries:?}, {beside:?}");
 }

@@ -185,14 +185,18 @@ fn filters_that_are_fed_and_read_are_weighed_once() {
     let store = open();
     let cf_filter = store.cf_filter();
     let (old, new) = (cf_filter.view().summary, summary(&store));
-    assert_eq!(cf_filter.size(), old.size());
+    assert_eq!(cf_filter.size_of_summaries(), old.size());
     let both = old.size() + new.size();
     for fed in [[&old, &new], [&new, &old]] {
         assert!(cf_filter.feed(fed.map(Arc::clone).into()));
-        assert_eq!(cf_filter.size(), both);
+        assert_eq!(cf_filter.size_of_summaries(), both);
     }
     assert!(cf_filter.feed(vec![new]));
-    assert_eq!(cf_filter.size(), both, "lookups still read the old one");
+    assert_eq!(
+        cf_filter.size_of_summaries(),
+        both,
+        "lookups still read the old one"
+    );
 }
 
 /// Its file was removed before the filter was stored.
@@ -277,12 +281,12 @@ fn disabled_filters_are_freed() {
     let cf_filter = store.cf_filter();
     let anew = summary(&store);
     assert!(cf_filter.feed(vec![cf_filter.view().summary, anew]));
-    let before = cf_filter.size();
+    let before = cf_filter.size_of_summaries();
     cf_filter.disable();
     assert!(
-        cf_filter.size().get() < before.get() / 10,
+        cf_filter.size_of_summaries().get() < before.get() / 10,
         "{:?}",
-        cf_filter.size()
+        cf_filter.size_of_summaries()
     );
     assert!(!cf_filter.drop_summary(), "there is none left");
 }

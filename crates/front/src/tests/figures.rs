@@ -195,7 +195,7 @@ fn health_reports_each_figure_in_its_own_field() {
         keys: summary.items(),
         stages: 1,
         is_static: false,
-        memory: cf.size(),
+        memory: cf.size_of_summaries(),
         overhead: cf.size_beside_filters(),
         predicted_rate: summary.predicted_rate(),
         uncovered: None,

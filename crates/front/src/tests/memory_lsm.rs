@@ -252,7 +252,7 @@ impl Store {
             options,
             ..
         } = &self.filters;
-        let taken = cf_filters.size_of_summaries(None);
+        let taken = cf_filters.size_of_published(None);
         let cf_filter = self.filters.opening().cf_filter(name, options, taken);
         let mut others = unpoisoned(self.lsm.others.lock());
         others.push(Arc::clone(&cf_filter));

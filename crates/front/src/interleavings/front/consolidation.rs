@@ -10,7 +10,7 @@ use crate::view::Coverage;
 
 const KEYS: [Key; 3] = [b"before", b"meanwhile", b"after"];
 
-/// The steps of `Maintenance::consolidate`.
+/// The steps of `CfRun::consolidate`.
 fn consolidate(engine: &Engine) {
     let cf_filter = &engine.cf_filter;
     let old = Arc::clone(&cf_filter.view().summary);
