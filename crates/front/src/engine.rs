@@ -54,14 +54,14 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// Whether the summary filter should be stored now, and not only when it is rebuilt and when
+    /// Whether the summary filter should be saved now, and not only when it is rebuilt and when
     /// the engine closes.
-    fn wants_summary_stored(&self, _of: &KeySpace) -> bool {
+    fn wants_summary_saved(&self, _of: &KeySpace) -> bool {
         false
     }
 
-    /// The summary filter was stored. It has all keys of these segments.
-    fn summary_stored(&self, _of: &KeySpace, _covered: &HashSet<SegmentId>) {}
+    /// The summary filter was saved. It has all keys of these segments.
+    fn summary_saved(&self, _of: &KeySpace, _covered: &HashSet<SegmentId>) {}
 }
 
 /// Why a function of the engine failed.

@@ -213,7 +213,7 @@ impl Opening {
         if rate == Some(summary.options().rate) && prefixes == front.prefixes.all() {
             cf_filter
                 .coverage()
-                .note_stored(cf_filter.coverage().to_store(&summary));
+                .note_saved(cf_filter.coverage().to_save(&summary));
         }
         cf_filter
     }

@@ -55,7 +55,7 @@ impl StoredFilter {
     /// Removes the stored filter, durably. A save that has begun is not published any more.
     pub(super) fn forget(&self) -> Result<(), FilterFolderError> {
         fault!(StoredFilterKept, return Ok(()));
-        self.cf.coverage().forget_stored();
+        self.cf.coverage().forget_saved();
         let forgotten = self.filter_store.forget_summary(self.cf.name());
         forgotten.map_err(FilterFolderError::Folder)
     }
@@ -210,12 +210,12 @@ impl<S: Store> Engine for Link<S> {
         Some(self.store.get(key).ok()?.is_some())
     }
 
-    fn wants_summary_stored(&self, _: &KeySpace) -> bool {
+    fn wants_summary_saved(&self, _: &KeySpace) -> bool {
         let journaled = self.journaled.load(Ordering::Relaxed);
         journaled > LEAST_JOURNAL.max(self.filtered_keys() / PART_OF_KEYS)
     }
 
-    fn summary_stored(&self, _: &KeySpace, covered: &HashSet<SegmentId>) {
+    fn summary_saved(&self, _: &KeySpace, covered: &HashSet<SegmentId>) {
         let mut commits = unpoisoned(self.commits.lock());
         let mut journaled = 0;
         fault!(

@@ -48,8 +48,8 @@ pub(super) struct Locked {
     external_in_flight: usize,
     /// See [`CoverageState::rest_at`].
     resting_at: Option<WritePosition>,
-    stored: Option<Stored>,
-    /// Grows when what is stored loses its trust.
+    saved: Option<Saved>,
+    /// Grows when what is saved loses its trust.
     forgotten: u64,
     /// A hook failed: no key may be answered absent any more.
     disabled: bool,
@@ -121,11 +121,11 @@ impl CoverageState {
         self.lock().resting_at == Some(now)
     }
 
-    /// The state of this summary filter to be stored. Take it before the filter and
-    /// [`CoverageState::covered`] are copied, so that later inserts count as not stored.
-    pub(crate) fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
+    /// The state of this summary filter to be saved. Take it before the filter and
+    /// [`CoverageState::covered`] are copied, so that later inserts count as not saved.
+    pub(crate) fn to_save(&self, summary: &Arc<Scalable>) -> Saved {
         let locked = self.lock();
-        Stored {
+        Saved {
             summary: Arc::downgrade(summary),
             items: summary.items(),
             covered_edition: locked.covered_edition,
@@ -133,42 +133,39 @@ impl CoverageState {
         }
     }
 
-    /// Notes that this state is stored.
-    pub(crate) fn note_stored(&self, stored: Stored) {
+    /// Notes that this state is saved.
+    pub(crate) fn note_saved(&self, saved: Saved) {
         let mut locked = self.lock();
-        if stored.forgotten == locked.forgotten {
-            locked.stored = Some(stored);
+        if saved.forgotten == locked.forgotten {
+            locked.saved = Some(saved);
         }
     }
 
-    /// Notes that no state is stored. One that is being stored must not be published any more:
-    /// `CoverageState::may_be_stored`.
-    pub fn forget_stored(&self) {
+    /// Notes that no state is saved. One that is being saved must not be published any more:
+    /// `CoverageState::may_be_saved`.
+    pub fn forget_saved(&self) {
         let mut locked = self.lock();
         locked.forgotten += 1;
-        locked.stored = None;
+        locked.saved = None;
     }
 
-    /// Whether what is stored kept its trust since this state was taken.
-    pub(crate) fn may_be_stored(&self, state: &Stored) -> bool {
+    /// Whether what is saved kept its trust since this state was taken.
+    pub(crate) fn may_be_saved(&self, state: &Saved) -> bool {
         state.forgotten == self.lock().forgotten
     }
 
-    /// Whether this summary filter is stored with all its keys and its coverage.
-    pub(super) fn is_stored(&self, summary: &Arc<Scalable>) -> bool {
+    /// Whether this summary filter is saved with all its keys and its coverage.
+    pub(super) fn is_saved(&self, summary: &Arc<Scalable>) -> bool {
         let locked = self.lock();
-        locked.stored.as_ref().is_some_and(|stored| {
-            stored.covered_edition == locked.covered_edition && stored.lacks(summary) == Some(0)
+        locked.saved.as_ref().is_some_and(|saved| {
+            saved.covered_edition == locked.covered_edition && saved.lacks(summary) == Some(0)
         })
     }
 
-    /// Whether this summary filter is stored with most of its keys.
-    pub(super) fn is_nearly_stored(&self, summary: &Arc<Scalable>) -> bool {
+    /// Whether this summary filter is saved with most of its keys.
+    pub(super) fn is_nearly_saved(&self, summary: &Arc<Scalable>) -> bool {
         let locked = self.lock();
-        let lacks = locked
-            .stored
-            .as_ref()
-            .and_then(|stored| stored.lacks(summary));
+        let lacks = locked.saved.as_ref().and_then(|saved| saved.lacks(summary));
         lacks.is_some_and(|keys| keys <= summary.items().get() / LITTLE)
     }
 
@@ -261,20 +258,20 @@ impl Locked {
     }
 }
 
-/// A summary filter is nearly stored if at most one in this many of its keys is not stored.
+/// A summary filter is nearly saved if at most one in this many of its keys is not saved.
 const LITTLE: u64 = 8;
 
-/// How much of a summary filter is stored.
+/// How much of a summary filter is saved.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct Saved {
     summary: Weak<Scalable>,
     items: Items,
     covered_edition: u64,
     forgotten: u64,
 }
 
-impl Stored {
-    /// How many keys of this summary filter are not stored; `None` if another one is.
+impl Saved {
+    /// How many keys of this summary filter are not saved; `None` if another one is.
     fn lacks(&self, summary: &Arc<Scalable>) -> Option<u64> {
         let same = ptr::eq(self.summary.as_ptr(), Arc::as_ptr(summary));
         same.then(|| summary.items().get() - self.items.get())

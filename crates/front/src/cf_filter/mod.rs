@@ -228,15 +228,15 @@ impl CfFilter {
         }
     }
 
-    /// Whether the summary filter that lookups use is stored with all its keys and its coverage.
-    pub(crate) fn is_stored(&self) -> bool {
-        self.coverage.is_stored(&self.view().summary)
+    /// Whether the summary filter that lookups use is saved with all its keys and its coverage.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.coverage.is_saved(&self.view().summary)
     }
 
-    /// Whether the next open would have to read little again: the summary filter was stored with
+    /// Whether the next open would have to read little again: the summary filter was saved with
     /// most of its keys.
-    pub(crate) fn is_nearly_stored(&self) -> bool {
-        self.coverage.is_nearly_stored(&self.view().summary)
+    pub(crate) fn is_nearly_saved(&self) -> bool {
+        self.coverage.is_nearly_saved(&self.view().summary)
     }
 
     /// Makes writes feed these summary filters, and waits for the insertions that feed other ones.

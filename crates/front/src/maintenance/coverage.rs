@@ -55,11 +55,11 @@ impl Maintenance {
             summary_prefixes,
             ..
         } = cf_filter.view();
-        // Taken first: keys that come from here on count as not stored. A store whose earlier states
-        // may come back also forgets what is stored when external writes begin (invariant 5).
-        let stored = cf_filter.coverage().to_store(&summary);
+        // Taken first: keys that come from here on count as not saved. A store whose earlier states
+        // may come back also forgets what is saved when external writes begin (invariant 5).
+        let saved = cf_filter.coverage().to_save(&summary);
         if !cf_filter.coverage().is_complete_by_construction()
-            || cf_filter.is_stored()
+            || cf_filter.is_saved()
             || summary.is_saturated()
             || self.options.read_only_filters
             || self.options.summary_saves == SummarySaves::Never
@@ -70,7 +70,7 @@ impl Maintenance {
         cf_filter.instance_ids().remove_from(&mut covered);
         let is_wanted = || {
             fault!(SavedAcrossExternalWrites, return true);
-            cf_filter.coverage().may_be_stored(&stored)
+            cf_filter.coverage().may_be_saved(&saved)
         };
         // H60.
         let is_good = || {
@@ -80,8 +80,8 @@ impl Maintenance {
         let prefixes = cf_filter.prefixes().ids_of(summary_prefixes);
         let store = &self.filter_store;
         if store.save_summary(name, &summary, &covered, prefixes, is_good) {
-            cf_filter.coverage().note_stored(stored);
-            self.engine.summary_stored(cf_filter.key_space(), &covered);
+            cf_filter.coverage().note_saved(saved);
+            self.engine.summary_saved(cf_filter.key_space(), &covered);
             if cf_filter.coverage().is_disabled() {
                 // Its column family was dropped meanwhile, and its file removed before.
                 store.remove_summary(name);

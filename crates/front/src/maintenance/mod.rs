@@ -464,12 +464,12 @@ impl CfRun<'_> {
             Task::RebuildSegments => self.rebuild_filters()?,
             Task::SaveSegments => maintenance.save_filters(self.tables),
             // A large one is not written for each small ingested file.
-            Task::SaveSummaryIfMuchIsNew if cf_filter.is_nearly_stored() => {}
+            Task::SaveSummaryIfMuchIsNew if cf_filter.is_nearly_saved() => {}
             Task::SaveSummaryIfMuchIsNew => maintenance.save_summary(cf_filter),
             Task::SaveSummaryIfWanted => {
                 if maintenance
                     .engine
-                    .wants_summary_stored(cf_filter.key_space())
+                    .wants_summary_saved(cf_filter.key_space())
                 {
                     maintenance.save_summary(cf_filter);
                 }

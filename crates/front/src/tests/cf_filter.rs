@@ -137,11 +137,11 @@ fn summary_counts_as_stored_until_keys_or_segments_come() {
     let put = |numbers: Range<u32>| {
         numbers.for_each(|key| store.put(&key.to_be_bytes(), b"value"));
     };
-    let are = || (cf_filter.is_stored(), cf_filter.is_nearly_stored());
+    let are = || (cf_filter.is_saved(), cf_filter.is_nearly_saved());
     let note = || {
         cf_filter
             .coverage()
-            .note_stored(cf_filter.coverage().to_store(&cf_filter.view().summary))
+            .note_saved(cf_filter.coverage().to_save(&cf_filter.view().summary))
     };
     put(0..10_000);
     assert_eq!(are(), (false, false));
@@ -172,11 +172,11 @@ fn state_that_lost_its_trust_while_it_was_stored_does_not_count_as_stored() {
     let store = open();
     let cf_filter = store.cf_filter();
     let coverage = cf_filter.coverage();
-    let state = coverage.to_store(&cf_filter.view().summary);
-    coverage.forget_stored();
-    assert!(!coverage.may_be_stored(&state));
-    coverage.note_stored(state);
-    assert!(!cf_filter.is_stored() && !cf_filter.is_nearly_stored());
+    let state = coverage.to_save(&cf_filter.view().summary);
+    coverage.forget_saved();
+    assert!(!coverage.may_be_saved(&state));
+    coverage.note_saved(state);
+    assert!(!cf_filter.is_saved() && !cf_filter.is_nearly_saved());
 }
 
 /// Writes feed two while one is being built.
@@ -207,8 +207,8 @@ fn summary_of_a_family_that_was_dropped_while_it_was_stored_leaves_no_file() {
     store.flush();
     store.look();
     let cf_filter = Arc::clone(store.cf_filter());
-    let is_stored = || store.filters.filter_store.check_summary(cf_filter.name());
-    assert!(store.consolidate() && is_stored().unwrap());
+    let is_saved = || store.filters.filter_store.check_summary(cf_filter.name());
+    assert!(store.consolidate() && is_saved().unwrap());
     let (dropped, cf_filters) = (
         Arc::clone(&cf_filter),
         Arc::clone(&store.filters.cf_filters),
@@ -217,7 +217,7 @@ fn summary_of_a_family_that_was_dropped_while_it_was_stored_leaves_no_file() {
     store.put(b"another", b"value");
     store.consolidate();
     assert!(cf_filter.coverage().is_disabled());
-    assert!(!is_stored().unwrap());
+    assert!(!is_saved().unwrap());
 }
 
 /// A wait for all families goes on until each has come as far as it will.

@@ -886,7 +886,7 @@ impl Engine for Lsm {
         self.tables().sequence
     }
 
-    fn summary_stored(&self, _: &KeySpace, _: &HashSet<SegmentId>) {
+    fn summary_saved(&self, _: &KeySpace, _: &HashSet<SegmentId>) {
         let act = unpoisoned(self.after_save.lock()).take();
         if let Some(act) = act {
             act();

@@ -243,7 +243,7 @@ fn replay(words: &'static str) -> Option<String> {
             }
             _ => {
                 if next == "save" {
-                    store.cf_filter().coverage().forget_stored();
+                    store.cf_filter().coverage().forget_saved();
                 }
                 watch(&store, &trace, Trace::free_step);
                 store.settle();

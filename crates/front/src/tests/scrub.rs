@@ -139,7 +139,7 @@ fn summary_that_lost_a_bit_is_not_stored_at_the_close() {
     let found = store.filters.scrub().unwrap();
     assert_eq!(found.damaged, 0, "the look to compare with");
     store.cf_filter().view().summary.clear_one_bit();
-    assert!(store.is_complete() && !store.cf_filter().is_stored());
+    assert!(store.is_complete() && !store.cf_filter().is_saved());
     let stored = store.close();
     // Read-only: it takes what is stored as it is.
     let options = FrontOptions {
