@@ -32,6 +32,8 @@ pub struct SieveOptions {
     excluded: BTreeSet<String>,
     /// By column family.
     prefixes: BTreeMap<String, Vec<Prefix>>,
+    /// Names of comparators.
+    injective: BTreeSet<String>,
     isolation: Option<Isolation>,
     read_only_filters: bool,
     access: Access,
@@ -100,6 +102,7 @@ impl Default for SieveOptions {
             folder: None,
             excluded: BTreeSet::new(),
             prefixes: BTreeMap::new(),
+            injective: BTreeSet::new(),
             isolation: None,
             read_only_filters: false,
             access: Access::Write,
@@ -226,6 +229,27 @@ impl SieveOptions {
         prefixes: impl IntoIterator<Item = Prefix>,
     ) -> Self {
         self.prefixes.entry(cf.into()).or_default().extend(prefixes);
+        self
+    }
+
+    /// Promises that the comparator with this name calls no two keys equal whose bytes differ. Then
+    /// column families that use it can have filters; their iterators check none for bounds.
+    ///
+    /// RocksDB's own comparators promise it themselves, with user-defined timestamps too, as does one
+    /// in C++ whose `CanKeysWithDifferentByteContentsBeEqual` returns false. Those that are set
+    /// through C or `rocksdb` cannot. Of a comparator with timestamps, it is a promise about keys
+    /// without them.
+    ///
+    /// If the promise is wrong, lookups lose keys: `get("ADA")` answers that it is absent although a
+    /// comparator that ignores case would find `ada`. RocksDB's own Bloom filters rely on the same.
+    ///
+    /// ```
+    /// # use lsm_sieve::SieveOptions;
+    /// let by_length_then_bytes = SieveOptions::default().comparator_is_injective("by-length");
+    /// ```
+    #[must_use]
+    pub fn comparator_is_injective(mut self, name: impl Into<String>) -> Self {
+        self.injective.insert(name.into());
         self
     }
 
@@ -362,6 +386,10 @@ impl SieveOptions {
             Some(format!("of column family {cf:?} {error}"))
         };
         self.prefixes.iter().find_map(too_many)
+    }
+
+    pub(super) fn injective_comparators(&self) -> impl Iterator<Item = &str> {
+        self.injective.iter().map(String::as_str)
     }
 
     pub(super) fn excluded(&self) -> impl Iterator<Item = &str> {

@@ -176,6 +176,17 @@ static void refused(void) {
   EXPECT(lsm_sieve_open(ordered, NULL, in_folder("ordered"), &error) == NULL);
   EXPECT(failed_with("the comparator behaviour.backwards"));
 
+  /* With the user's promise it is taken. */
+  lsm_sieve_options_t* promise = lsm_sieve_options_create();
+  lsm_sieve_options_comparator_is_injective(promise, "behaviour.backwards", &error);
+  rocksdb_t* backwards = lsm_sieve_open(ordered, promise, in_folder("backwards"), &error);
+  EXPECT(backwards != NULL && error == NULL);
+  put(backwards, NULL, "ada");
+  EXPECT(lsm_sieve_wait_until_complete(lsm_sieve_of(backwards), 60000) == 1);
+  EXPECT(has(backwards, NULL, "ada") && absent_of_100(backwards, NULL) >= 80);
+  rocksdb_close(backwards);
+  lsm_sieve_options_destroy(promise);
+
   /* Of one column family: it may be left out. */
   const char* names[] = {"default", "ordered"};
   const rocksdb_options_t* of_cfs[] = {options, ordered};

@@ -43,6 +43,15 @@ fn outputs_hold_in_cpp() {
 }
 
 #[test]
+fn timestamps_hold_in_cpp() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "integration/c/timestamps.cpp";
+    if let Some(program) = built("c++", source, &CPP, Link::Shared, folder.path()) {
+        all_held(&program, folder.path());
+    }
+}
+
+#[test]
 fn they_hold_in_cpp() {
     for link in [Link::Shared, Link::Static] {
         let folder = tempfile::tempdir().unwrap();
@@ -92,5 +101,9 @@ fn nothing_leaks_in_c() {
 
 #[test]
 fn nothing_leaks_in_cpp() {
-    nothing_leaks("c++", &CPP, &["behaviour.cpp", "outputs.cpp"]);
+    nothing_leaks(
+        "c++",
+        &CPP,
+        &["behaviour.cpp", "outputs.cpp", "timestamps.cpp"],
+    );
 }

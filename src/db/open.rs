@@ -96,7 +96,7 @@ impl<E: JustOpened> Opened<E> {
         }
         let prepared = Opening::prepare(Arc::new(RealDisk), &folder, &front, sieve.get_hash());
         let (opening, identity) = prepared.map_err(unusable_identity)?;
-        let mut refusal = hooks::refusal(options);
+        let mut refusal = hooks::refusal(options, sieve.injective_comparators());
         fault!(DatabaseOptionsUnchecked, refusal = None);
         OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
         let (hooked, new_filters) = hook(cfs, sieve, &opening, &front)?;
@@ -213,7 +213,7 @@ fn hook(
         let cf_filter = opening.cf_filter(&name, &front, taken);
         taken = taken + cf_filter.view().summary.size();
         let options = options.clone();
-        hooks::put_hooks(&options, &cf_filter, &HOOKS)?;
+        hooks::put_hooks(&options, sieve, &cf_filter, &HOOKS)?;
         hooked.push((name, options));
         new_filters.push(cf_filter);
     }

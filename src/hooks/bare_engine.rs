@@ -131,6 +131,12 @@ pub(crate) fn is_listened_to(cf: &impl AsColumnFamilyRef) -> bool {
     unsafe { abi::lsm_sieve_is_listened_to(cf.inner()) }
 }
 
+/// How many bytes of each key of a column family are its timestamp; 0 if it has none.
+pub(crate) fn timestamp_size(cf: &impl AsColumnFamilyRef) -> usize {
+    // SAFETY: the handle is live while borrowed.
+    unsafe { abi::lsm_sieve_timestamp_size(cf.inner()) }
+}
+
 /// Whether an engine follows one that writes.
 pub(crate) fn is_secondary(cf: &impl AsColumnFamilyRef) -> bool {
     // SAFETY: the handle is live while borrowed, and so is its engine.

@@ -91,8 +91,7 @@ hooks! {
         table.add(key);
     }
 
-    fn table_add_with_prefix(table: &mut SegmentFilterBuild, key: &[u8], prefix: &[u8]) -> bool {
-        table.add(key);
+    fn table_takes_prefix(table: &SegmentFilterBuild, key: &[u8], prefix: &[u8]) -> bool {
         table.extractor().is_some_and(|own| own.of(key) == Some(prefix))
     } else {
         false
@@ -319,7 +318,9 @@ hooks! {
             create(context, ids.as_mut_ptr());
             ids.into_iter().map(|id| u32::try_from(id).ok()).collect()
         };
-        let put_hooks = |options: &CfOptions<'_>, cf_filter: &_| put_hooks(options, cf_filter, &HOOKS);
+        let put_hooks = |options: &CfOptions<'_>, cf_filter: &_| {
+            put_hooks(options, &sieve.options, cf_filter, &HOOKS)
+        };
         if let Err(error) = sieve.create_cfs(&cfs, put_hooks, create) {
             refuse(context, Slice::of(error.to_string().as_bytes()));
         }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use librocksdb_sys as sys;
 use rocksdb::{
     AsColumnFamilyRef as _, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, MultiThreaded,
-    SingleThreaded, ThreadMode,
+    ReadOptions, SingleThreaded, ThreadMode,
 };
 
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::abi;
-use crate::hooks::bare_engine::BareEngine;
+use crate::hooks::bare_engine::{BareEngine, DEFAULT_ID, timestamp_size};
 use crate::hooks::callbacks::HOOKS;
 use crate::hooks::proof;
 use crate::hooks::sieve::Sieve;
@@ -28,8 +28,9 @@ pub(crate) trait JustOpened {
     /// If the handle is not found.
     fn handle(&self) -> Result<Handle, OpenError>;
 
-    /// Whether a key is in the default column family, read as the database's users read it.
-    fn has(&self, key: &[u8]) -> Result<bool, Error>;
+    /// Whether a key is in the default column family, read as the database's users read it: as of this
+    /// time, unless it is empty.
+    fn has(&self, key: &[u8], timestamp: &[u8]) -> Result<bool, Error>;
 }
 
 impl<T: ThreadMode + 'static> JustOpened for DBWithThreadMode<T> {
@@ -37,8 +38,12 @@ impl<T: ThreadMode + 'static> JustOpened for DBWithThreadMode<T> {
         Handle::of(self)
     }
 
-    fn has(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.get_pinned(key)?.is_some())
+    fn has(&self, key: &[u8], timestamp: &[u8]) -> Result<bool, Error> {
+        let mut options = ReadOptions::default();
+        if !timestamp.is_empty() {
+            options.set_timestamp(timestamp);
+        }
+        Ok(self.get_pinned_opt(key, &options)?.is_some())
     }
 }
 
@@ -71,14 +76,28 @@ impl Handle {
         fault!(HandleNotFiltered, {
             // SAFETY: just turned raw.
             drop(unsafe { Arc::from_raw(sieve.cast_const().cast::<Sieve>()) });
-            return prove_reads_are_filtered(db);
+            return self.prove_reads_are_filtered(db);
         });
         // SAFETY: the handle is live, and no other thread has the database yet. The reference
         // moves to the shim, which releases it through `sieve_release`.
         unsafe {
             abi::lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS)
         };
-        prove_reads_are_filtered(db)
+        self.prove_reads_are_filtered(db)
+    }
+
+    /// Proves that a read of the database passes through the filters. The engine is not read.
+    fn prove_reads_are_filtered(&self, db: &impl JustOpened) -> Result<(), OpenError> {
+        let timestamp_size = self.engine.with_cf(DEFAULT_ID, timestamp_size);
+        let latest = vec![0xff; timestamp_size.ok_or(OpenError::Handle)?];
+        let (found, asked) = proof::asks_filters(|| db.has(b"lsm-sieve", &latest));
+        fault!(SilentHandlePassed, return Ok(()));
+        match found {
+            Ok(false) if asked => Ok(()),
+            _ => Err(OpenError::HooksSilent {
+                what: "the database behind the handle",
+            }),
+        }
     }
 }
 
@@ -112,18 +131,6 @@ fn with_default_cf<T: ThreadMode + 'static, R>(
     }
     let db = db.downcast_ref::<DBWithThreadMode<SingleThreaded>>()?;
     Some(act(db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?.inner()))
-}
-
-/// Proves that a read of the database passes through the filters. The engine is not read.
-fn prove_reads_are_filtered(db: &impl JustOpened) -> Result<(), OpenError> {
-    let (found, asked) = proof::asks_filters(|| db.has(b"lsm-sieve"));
-    fault!(SilentHandlePassed, return Ok(()));
-    match found {
-        Ok(false) if asked => Ok(()),
-        _ => Err(OpenError::HooksSilent {
-            what: "the database behind the handle",
-        }),
-    }
 }
 
 #[cfg(test)]

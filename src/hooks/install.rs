@@ -8,6 +8,7 @@ use crate::error::OpenError;
 use crate::hooks::abi::{self, Hooks};
 use crate::hooks::listener::Listener;
 use crate::hooks::options::{AsOptions, refusal};
+use crate::options::SieveOptions;
 use lsm_sieve_front::cf_filter::CfFilter;
 
 /// Installs memtable capture, SST capture and filter policy for one column family. Returns whether
@@ -35,10 +36,12 @@ pub(crate) fn install_listener(options: &mut Options, listener: Listener, hooks:
 /// Puts the hooks of a column family's filters into its options.
 pub(crate) fn put_hooks(
     options: &impl AsOptions,
+    sieve: &SieveOptions,
     cf_filter: &Arc<CfFilter>,
     hooks: &'static Hooks,
 ) -> Result<(), OpenError> {
-    OpenError::refuse(cf_filter.name(), refusal(options))?;
+    let refusal = refusal(options, sieve.injective_comparators());
+    OpenError::refuse(cf_filter.name(), refusal)?;
     install(options, Arc::clone(cf_filter), hooks);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use librocksdb_sys as sys;
 use rocksdb::Options;
 
-use crate::hooks::abi::{self, take_text};
+use crate::hooks::abi::{self, Slice, take_text};
 use crate::hooks::pointers::{place_in_options, raw_options};
 
 /// A pointer to RocksDB's options.
@@ -67,10 +67,22 @@ fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> 
     unsafe { abi::lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
 }
 
-/// Why these options are not supported; `None` if they are.
-pub(crate) fn refusal(options: &impl AsOptions) -> Option<String> {
+/// Why these options are not supported; `None` if they are. `injective`: the names of comparators
+/// that call no two keys equal whose bytes differ, as the user says.
+pub(crate) fn refusal<'n>(
+    options: &impl AsOptions,
+    injective: impl IntoIterator<Item = &'n str>,
+) -> Option<String> {
+    let names = injective.into_iter().map(|name| Slice::of(name.as_bytes()));
+    let names: Vec<Slice> = names.collect();
+    // SAFETY: the options and the names are live, and only read.
+    take_text(unsafe { abi::lsm_sieve_refusal(options.raw(), names.as_ptr(), names.len()) })
+}
+
+/// Whether keys are ordered by their bytes, or in reverse.
+pub(crate) fn orders_by_bytes(options: &impl AsOptions) -> bool {
     // SAFETY: the options are live, and only read.
-    take_text(unsafe { abi::lsm_sieve_refusal(options.raw()) })
+    unsafe { abi::lsm_sieve_orders_by_bytes(options.raw()) }
 }
 
 /// Why transactions are not supported with these options; `None` if they are.

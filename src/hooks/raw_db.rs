@@ -81,10 +81,15 @@ impl JustOpened for RawDb {
         Ok(Handle { raw, engine })
     }
 
-    fn has(&self, key: &[u8]) -> Result<bool, Error> {
+    fn has(&self, key: &[u8], timestamp: &[u8]) -> Result<bool, Error> {
         let mut failure = ptr::null_mut();
         // SAFETY: no precondition.
         let options = unsafe { sys::rocksdb_readoptions_create() };
+        if !timestamp.is_empty() {
+            let (start, size) = (timestamp.as_ptr().cast(), timestamp.len());
+            // SAFETY: the options are live, and the timestamp outlives them.
+            unsafe { sys::rocksdb_readoptions_set_timestamp(options, start, size) };
+        }
         let (start, size) = (key.as_ptr().cast(), key.len());
         let handle = self.handle.as_ptr();
         // SAFETY: the database is open, and the key has that length.

@@ -14,7 +14,9 @@ use crate::fault::fault;
 use crate::hooks::abi::error_of;
 use crate::hooks::bare_engine::{BareEngine, DEFAULT_ID, refusal_of_reader};
 use crate::hooks::extractor::extractor;
-use crate::hooks::options::{AsOptions, CfOptions, keep_history, transactions_refusal};
+use crate::hooks::options::{
+    AsOptions, CfOptions, keep_history, orders_by_bytes, transactions_refusal,
+};
 use crate::hooks::proof;
 use crate::hooks::seams;
 use crate::math::Bits;
@@ -304,8 +306,15 @@ pub(crate) fn prefixes_of(
     options: &impl AsOptions,
     sieve: &SieveOptions,
 ) -> Result<Arc<Prefixes>, OpenError> {
+    let given = sieve.prefixes_of(cf);
+    if !given.is_empty() && !orders_by_bytes(options) {
+        return Err(OpenError::settings(format_args!(
+            "column family {cf:?} has a comparator that does not keep the keys of a prefix together; \
+             leave out its prefixes"
+        )));
+    }
     let engine = extractor(options);
-    let given = sieve.prefixes_of(cf).iter().cloned();
+    let given = given.iter().cloned();
     let prefixes = Prefixes::beside_engine(engine, given);
     let too_many = |error| OpenError::settings(format_args!("of column family {cf:?} {error}"));
     prefixes.map(Arc::new).map_err(too_many)

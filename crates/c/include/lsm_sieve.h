@@ -228,6 +228,12 @@ void lsm_sieve_options_exclude_column_family(lsm_sieve_options_t *settings,
                                              const char *name,
                                              char **errptr);
 
+// Promises that the comparator with this name calls no two keys equal whose bytes differ. Column
+// families that use it can then have filters. If it does, lookups lose keys.
+void lsm_sieve_options_comparator_is_injective(lsm_sieve_options_t *settings,
+                                               const char *name,
+                                               char **errptr);
+
 // Verifies one absent answer in `one_in` in the engine; 0 verifies none. By default one in 8,192,
 // and at most one percent of the time.
 void lsm_sieve_options_set_audit(lsm_sieve_options_t *settings, uint32_t one_in);

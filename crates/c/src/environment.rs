@@ -106,6 +106,10 @@ fn set(settings: SieveOptions, name: &str, value: &str) -> Result<SieveOptions, 
             .split(',')
             .map(str::trim)
             .try_fold(settings, without)?,
+        "injective_comparators" => value
+            .split(',')
+            .map(str::trim)
+            .fold(settings, SieveOptions::comparator_is_injective),
         "audit" => settings.audit(number(value)?),
         "scrub_seconds" => {
             let seconds = number(value)?;
@@ -116,7 +120,8 @@ fn set(settings: SieveOptions, name: &str, value: &str) -> Result<SieveOptions, 
             return Err(
                 "there is no such setting; there are false_positive_rate, bits_per_key, \
                         segment_filters, speed_over_memory, expected_keys, memory_budget, \
-                        exclude_column_families, audit, scrub_seconds and adaptive_hits"
+                        exclude_column_families, injective_comparators, audit, scrub_seconds and \
+                        adaptive_hits"
                     .to_owned(),
             );
         }
@@ -171,6 +176,11 @@ mod tests {
             ("memory_budget=64MiB", of().memory_budget(64 << 20)),
             ("memory_budget=2 GiB", of().memory_budget(2 << 30)),
             ("exclude_column_families=a, b", of().exclude_cfs(["a", "b"])),
+            (
+                "injective_comparators=a, b",
+                of().comparator_is_injective("a")
+                    .comparator_is_injective("b"),
+            ),
             ("audit=7", of().audit(7)),
             ("scrub_seconds=0", of().scrub_every(None)),
             (

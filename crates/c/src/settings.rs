@@ -174,6 +174,26 @@ pub(crate) fn without(settings: SieveOptions, cf: &str) -> Result<SieveOptions, 
     Ok(settings.exclude_cfs([cf]))
 }
 
+/// Promises that the comparator with this name calls no two keys equal whose bytes differ. Column
+/// families that use it can then have filters. If it does, lookups lose keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_comparator_is_injective(
+    settings: *mut lsm_sieve_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        // SAFETY: by contract it is null or a C string.
+        let name = unsafe { text(name, "name of a comparator") }?;
+        // SAFETY: by contract.
+        unsafe {
+            set(settings, |settings| {
+                Ok(settings.comparator_is_injective(name))
+            })
+        }
+    });
+}
+
 /// Verifies one absent answer in `one_in` in the engine; 0 verifies none. By default one in 8,192,
 /// and at most one percent of the time.
 #[unsafe(no_mangle)]

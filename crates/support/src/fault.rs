@@ -283,6 +283,24 @@ faults! {
     AnyOptionsTaken => "hooks::pointers::",
     /// A read with a timestamp, which RocksDB refuses, is answered by the filters.
     TimestampsIgnored => "reads::handle",
+    /// A read of a time whose versions are collapsed, which RocksDB refuses, is answered by the filters.
+    CollapsedHistoryRead => "timestamps::",
+    /// The key of a write is added to the filters with its timestamp.
+    TimestampAddedToMemtableKey => "timestamps::",
+    /// A key is read from a memtable with its timestamp.
+    TimestampReadWithMemtableKey => "timestamps::",
+    /// The key of an SST that has no filter builder is added with its timestamp.
+    TimestampAddedToSegmentKey => "timestamps::",
+    /// The key range of an SST begins with a timestamp.
+    TimestampInKeyRange => "timestamps::",
+    /// A deletion with a timestamp is not added to the filters.
+    DeletionTimeNotAdded => "promises::timestamps_hold_in_cpp",
+    /// Every comparator is taken for one that calls no two keys equal.
+    AnyComparatorTaken => "comparators::",
+    /// Key ranges and bounds are compared by bytes, whatever the comparator.
+    AnyOrderIsBytewise => "comparators::",
+    /// The prefixes that partitions of a filter get besides are added to the segment filter as keys.
+    PartitionPrefixesAdded => "partitions::",
     /// The value of a key that may not exist, by the filters, is that of an earlier call.
     OldValueKept => "promises::outputs_hold_in_cpp",
     /// Writes through the handle do not wait for locks.

@@ -57,8 +57,8 @@ struct Table {
   uint64_t entries;        // point entries: old versions, merge operands and tombstones included
   int level;               // -1: unknown
   bool is_in_last_level;   // of a leveled tree
-  bool is_placed;          // level and key range are known
-  Slice smallest;
+  bool is_placed;          // its key range is known, and keys are ordered by their bytes
+  Slice smallest;          // without timestamp
   Slice largest;
 };
 
@@ -92,9 +92,8 @@ struct Hooks {
   rust::SegmentFilterBuild* (*table_begin)(rust::CfFilter* cf_filter, TableOrigin origin,
                                            bool is_in_last_level);
   void (*table_add)(rust::SegmentFilterBuild* table, Slice key);
-  // The same with the prefix that RocksDB's extractor gives the key. False if it is not the one that
-  // the filter takes.
-  bool (*table_add_with_prefix)(rust::SegmentFilterBuild* table, Slice key, Slice prefix);
+  // Whether the prefix that RocksDB's extractor gives the key is the one that the filter takes.
+  bool (*table_takes_prefix)(rust::SegmentFilterBuild* table, Slice key, Slice prefix);
   // Calls `take` with the id of the extractor whose prefixes the filter has, unless there is none.
   void (*table_extractor)(rust::SegmentFilterBuild* table, void* context, TakeExtractor take);
   // Writes the 16 bytes of the segment's id.

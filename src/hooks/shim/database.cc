@@ -89,8 +89,11 @@ class FilteredDB final : public DBWithTTL {
       const ExactRead exact;
       return db_->Get(options, cf, key, value, timestamp);
     };
-    if (timestamp != nullptr || !IsPlain(options, cf, Env::IOActivity::kGet)) return read();
-    return sieve_.Read(cf, key, read, [&] { value->Reset(); });
+    if (!IsPlain(options, cf, Env::IOActivity::kGet)) return read();
+    return sieve_.Read(cf, key, read, [&] {
+      value->Reset();
+      if (timestamp != nullptr) timestamp->clear();
+    });
   }
 
   using DBWithTTL::GetEntity;
@@ -122,13 +125,13 @@ class FilteredDB final : public DBWithTTL {
                 const Slice* keys, PinnableSlice* values, std::string* timestamps,
                 Status* statuses, const bool sorted) override {
     const auto read = [&](size_t n, ColumnFamilyHandle** cfs, const Slice* keys,
-                          PinnableSlice* values, Status* statuses) {
+                          PinnableSlice* values, std::string* timestamps, Status* statuses) {
       db_->MultiGet(options, n, cfs, keys, values, timestamps, statuses, sorted);
     };
-    if (timestamps != nullptr || !ArePlain(options, count, cfs, Env::IOActivity::kMultiGet)) {
-      return read(count, cfs, keys, values, statuses);
+    if (!ArePlain(options, count, cfs, Env::IOActivity::kMultiGet)) {
+      return read(count, cfs, keys, values, timestamps, statuses);
     }
-    sieve_.ReadMany(count, cfs, keys, values, statuses, read);
+    sieve_.ReadMany(count, cfs, keys, values, timestamps, statuses, read);
   }
 
   using DBWithTTL::MultiGetEntity;
@@ -144,23 +147,31 @@ class FilteredDB final : public DBWithTTL {
   void MultiGetEntity(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
                       const Slice* keys, PinnableWideColumns* columns, Status* statuses,
                       bool sorted) override {
+    std::string* const no_timestamps = nullptr;
     const auto read = [&](size_t n, ColumnFamilyHandle** cfs, const Slice* keys,
-                          PinnableWideColumns* columns, Status* statuses) {
+                          PinnableWideColumns* columns, std::string*, Status* statuses) {
       db_->MultiGetEntity(options, n, cfs, keys, columns, statuses, sorted);
     };
     if (cfs == nullptr || keys == nullptr || columns == nullptr ||
         !ArePlain(options, count, cfs, Env::IOActivity::kMultiGetEntity)) {
-      return read(count, cfs, keys, columns, statuses);
+      return read(count, cfs, keys, columns, no_timestamps, statuses);
     }
-    sieve_.ReadMany(count, cfs, keys, columns, statuses, read);
+    sieve_.ReadMany(count, cfs, keys, columns, no_timestamps, statuses, read);
   }
 
   using DBWithTTL::KeyMayExist;
   bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                    std::string* value, bool* value_found) override {
+    return KeyMayExist(options, cf, key, value, nullptr, value_found);
+  }
+  // `StackableDB` does not pass this one on.
+  bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                   std::string* value, std::string* timestamp, bool* value_found) override {
     if (!IsPlain(options, cf, Env::IOActivity::kGet) || !sieve_.RulesOut(cf, key)) {
       const ExactRead exact;
-      return db_->KeyMayExist(options, cf, key, value, value_found);
+      return timestamp == nullptr
+                 ? db_->KeyMayExist(options, cf, key, value, value_found)
+                 : db_->KeyMayExist(options, cf, key, value, timestamp, value_found);
     }
     // As the engine leaves them: what it found is an empty value.
     FAULT(OldValueKept, return false);
@@ -168,20 +179,16 @@ class FilteredDB final : public DBWithTTL {
       *value_found = true;
       if (value != nullptr) value->clear();
     }
+    if (timestamp != nullptr) timestamp->clear();
     return false;
-  }
-  // `StackableDB` does not pass this one on.
-  bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
-                   std::string* value, std::string* timestamp, bool* value_found) override {
-    if (timestamp == nullptr) return KeyMayExist(options, cf, key, value, value_found);
-    const ExactRead exact;
-    return db_->KeyMayExist(options, cf, key, value, timestamp, value_found);
   }
 
   using DBWithTTL::NewIterator;
   Iterator* NewIterator(const ReadOptions& options, ColumnFamilyHandle* cf) override {
+    // In another order, the keys between two bounds need not have a prefix in common.
     const bool is_bounded =
-        options.iterate_lower_bound != nullptr || options.iterate_upper_bound != nullptr;
+        (options.iterate_lower_bound != nullptr || options.iterate_upper_bound != nullptr) &&
+        cf != nullptr && OrderOf(cf->GetComparator()) != KeyOrder::kOther;
     // Iterators that follow later writes, or write themselves, or show what is deleted, are the
     // engine's own.
     const bool is_plain = IsPlain(options, cf, Env::IOActivity::kDBIterator) && !options.tailing &&
@@ -195,8 +202,8 @@ class FilteredDB final : public DBWithTTL {
     std::unique_ptr<Iterator> inner(db_->NewIterator(options, cf));
     FAULT(CreatedBeforeItsView, sieve_.Prefixes(cf->GetID(), &edition, &most_found));
     if (!inner->status().ok()) return inner.release();
-    return NewFilteredIterator(std::move(inner), options, has_extractor_changed_, cf->GetID(),
-                               edition, most_found, sieve_);
+    return NewFilteredIterator(std::move(inner), options, is_bounded, has_extractor_changed_,
+                               cf->GetID(), edition, most_found, sieve_);
   }
 
   // ---------------------------------------------------------------- writes
@@ -450,19 +457,34 @@ class FilteredDB final : public DBWithTTL {
   DBWithTTL* WithTtl() const { return static_cast<DBWithTTL*>(db_); }
 
   // Whether the filters are checked: no caller has checked them for this read, and RocksDB itself
-  // would not refuse it. A snapshot makes no difference, since a filter has the keys of all
+  // would not refuse it. A snapshot or a time makes no difference, since a filter has the keys of all
   // versions; nor does a read tier.
-  static bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf,
-                      Env::IOActivity activity) {
-    return IsOfLatest(options) && cf != nullptr && !ExactRead::IsUnderWay() &&
+  bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf, Env::IOActivity activity) const {
+    return cf != nullptr && HasItsTime(options, cf) && !ExactRead::IsUnderWay() &&
            (options.io_activity == Env::IOActivity::kUnknown || options.io_activity == activity);
   }
-  static bool IsOfLatest(const ReadOptions& options) {
+  // Whether a read of keys with timestamps says of which time, and no other does.
+  bool HasItsTime(const ReadOptions& options, ColumnFamilyHandle* cf) const {
     FAULT(TimestampsIgnored, return true);
-    return options.timestamp == nullptr;
+    auto* const cfd = static_cast_with_check<ColumnFamilyHandleImpl>(cf)->cfd();
+    const size_t timestamp_size = cfd->user_comparator()->timestamp_size();
+    if (options.timestamp == nullptr) return timestamp_size == 0;
+    return timestamp_size > 0 && options.timestamp->size() == timestamp_size &&
+           HasHistory(cfd, *options.timestamp);
   }
-  static bool ArePlain(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
-                       Env::IOActivity activity) {
+  // Whether the versions of this time are kept.
+  bool HasHistory(ColumnFamilyData* cfd, const Slice& timestamp) const {
+    FAULT(CollapsedHistoryRead, return true);
+    auto* const engine = static_cast_with_check<DBImpl>(db_->GetRootDB());
+    SuperVersion* const super_version = engine->GetAndRefSuperVersion(cfd);
+    const std::string& low = super_version->full_history_ts_low;
+    const bool is_kept =
+        low.empty() || cfd->user_comparator()->CompareTimestamp(timestamp, low) >= 0;
+    engine->ReturnAndCleanupSuperVersion(cfd, super_version);
+    return is_kept;
+  }
+  bool ArePlain(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
+                Env::IOActivity activity) const {
     return count > 0 && std::all_of(cfs, cfs + count, [&](ColumnFamilyHandle* cf) {
              return IsPlain(options, cf, activity);
            });

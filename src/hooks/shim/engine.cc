@@ -32,6 +32,23 @@ struct TailerTag {
 };
 template struct Private<TailerTag, &ReactiveVersionSet::manifest_tailer_>;
 
+// Read options for the latest time. Where keys have timestamps, RocksDB reads as of one.
+class AtLatestTime {
+ public:
+  explicit AtLatestTime(ColumnFamilyHandle* cf)
+      : latest_(cf->GetComparator()->timestamp_size(), '\xff'), timestamp_(latest_) {
+    if (!latest_.empty()) options_.timestamp = &timestamp_;
+  }
+  AtLatestTime(const AtLatestTime&) = delete;
+  AtLatestTime& operator=(const AtLatestTime&) = delete;
+  ReadOptions& options() { return options_; }
+
+ private:
+  const std::string latest_;
+  const Slice timestamp_;
+  ReadOptions options_;
+};
+
 // Whether there is a key that starts with these bytes: one seek within the bounds of these keys.
 // `same_prefix`: the extractor of the column family gives them all one prefix, so that RocksDB may
 // check the filters of its SSTs for it. Skips at most `most_skipped` entries, or all if that is 0.
@@ -42,8 +59,13 @@ Status ContainsPrefix(DB* db, ColumnFamilyHandle* cf, const Slice& prefix, bool 
   while (!end.empty() && end.back() == '\xff') end.pop_back();
   if (!end.empty()) ++end.back();
   const Slice bound(end);
-  const bool is_bytewise = cf->GetComparator() == BytewiseComparator();
-  ReadOptions options;
+  const KeyOrder order = OrderOf(cf->GetComparator());
+  if (order == KeyOrder::kOther) {
+    return Status::NotSupported("the comparator does not keep the keys of a prefix together");
+  }
+  const bool is_bytewise = order == KeyOrder::kBytewise;
+  AtLatestTime latest(cf);
+  ReadOptions& options = latest.options();
   options.max_skippable_internal_keys = most_skipped;
   options.total_order_seek = !same_prefix;
   options.prefix_same_as_start = same_prefix;
@@ -109,7 +131,8 @@ uint64_t lsm_sieve_latest_sequence_number(rocksdb_column_family_handle_t* cf) no
 // point lookup would trust the segment filters; unless it skips more entries than `most_skipped`.
 int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, Slice key,
                        uint64_t most_skipped) noexcept {
-  ReadOptions options;
+  AtLatestTime latest(cf->rep);
+  ReadOptions& options = latest.options();
   // With a prefix extractor of the user's, RocksDB would check the filters of its SSTs for the
   // prefix.
   options.total_order_seek = true;
@@ -121,7 +144,7 @@ int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, Slice key,
   IGNORE_STATUS_IF_ERROR(entries->status());
   // More tombstones follow the key's position than a read of one key is worth.
   PinnableSlice value;
-  const Status status = EngineOf(cf)->Get(ReadOptions(), cf->rep, key, &value);
+  const Status status = EngineOf(cf)->Get(AtLatestTime(cf->rep).options(), cf->rep, key, &value);
   if (status.ok()) return 1;
   if (status.IsNotFound()) return 0;
   IGNORE_STATUS_IF_ERROR(status);
@@ -151,6 +174,11 @@ size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexc
     cfd = live.count(*cfd) > 0 ? std::next(cfd) : changed.erase(cfd);
   }
   return before - changed.size();
+}
+
+// How many bytes of each key are its timestamp.
+size_t lsm_sieve_timestamp_size(rocksdb_column_family_handle_t* cf) noexcept {
+  return cf->rep->GetComparator()->timestamp_size();
 }
 
 // Whether the engine follows another one. A change of no option is refused by the others too, but

@@ -22,12 +22,12 @@ namespace {
 // their view is still the one from before the creation, it was absent all along.
 class FilteredIterator final : public Iterator {
  public:
-  FilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
+  FilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options, bool is_bounded,
                    const std::atomic<bool>& has_extractor_changed, uint32_t cf, uint64_t edition,
                    uint32_t most_found, const Sieve& sieve)
       : inner_(std::move(inner)),
-        lower_(options.iterate_lower_bound),
-        upper_(options.iterate_upper_bound),
+        lower_(is_bounded ? options.iterate_lower_bound : nullptr),
+        upper_(is_bounded ? options.iterate_upper_bound : nullptr),
         same_prefix_(options.prefix_same_as_start),
         has_extractor_changed_(has_extractor_changed),
         cf_(cf),
@@ -138,10 +138,10 @@ class FilteredIterator final : public Iterator {
 }  // namespace
 
 Iterator* NewFilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
-                              const std::atomic<bool>& has_extractor_changed, uint32_t cf,
+                              bool is_bounded, const std::atomic<bool>& has_extractor_changed, uint32_t cf,
                               uint64_t edition, uint32_t most_found, const Sieve& sieve) {
-  return new FilteredIterator(std::move(inner), options, has_extractor_changed, cf, edition,
-                              most_found, sieve);
+  return new FilteredIterator(std::move(inner), options, is_bounded, has_extractor_changed, cf,
+                              edition, most_found, sieve);
 }
 
 }  // namespace lsm_sieve

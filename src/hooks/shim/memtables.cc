@@ -17,11 +17,14 @@ namespace lsm_sieve {
 
 // Keys of deletions are not added. Invariant 2 is about keys that a lookup finds: one whose newest
 // entry is a tombstone is absent, so *absent* is right of it, and each older entry that a snapshot or a
-// merge may still show was added when it came.
-bool IsDeletion(uint8_t type) {
+// merge may still show was added when it came. With timestamps they are added: a lookup may ask for
+// the time at which its key was deleted.
+bool IsDeletion(uint8_t type, bool has_timestamp) {
   FAULT(EntityIsDeletion, if (type == kTypeWideColumnEntity) return true);
-  return type == kTypeDeletion || type == kTypeSingleDeletion ||
-         type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
+  FAULT(DeletionTimeNotAdded, has_timestamp = false);
+  return type == kTypeRangeDeletion ||
+         (!has_timestamp && (type == kTypeDeletion || type == kTypeSingleDeletion ||
+                             type == kTypeDeletionWithTimestamp));
 }
 
 namespace {
@@ -134,8 +137,12 @@ class CapturedRep : public MemTableRep {
    public:
     Capture(const CapturedRep& rep, KeyHandle handle) : cf_filter_(*rep.cf_filter_) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
-      key_ = Slice(internal.data(), internal.size() - 8);
-      is_deletion_ = IsDeletion(static_cast<uint8_t>(internal.data()[key_.size()]));
+      const Slice stored(internal.data(), internal.size() - 8);
+      const size_t timestamp_size = cf_filter_.timestamp_size();
+      key_ = WithoutTimestamp(stored, timestamp_size);
+      FAULT(TimestampAddedToMemtableKey, key_ = stored);
+      const auto type = static_cast<uint8_t>(stored.data()[stored.size()]);
+      is_deletion_ = IsDeletion(type, timestamp_size > 0);
       if (!is_deletion_) insertion_ = hooks().insertion_begin(raw(), key_);
     }
     ~Capture() {

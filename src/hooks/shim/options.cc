@@ -1,6 +1,7 @@
 // RocksDB's options objects: whether their layout is the expected one, what a database was last
 // opened with, which options are refused, and the installation of the hooks.
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -27,18 +28,29 @@ bool HasName(const Customizable* object, std::initializer_list<const char*> name
   return false;
 }
 
+// Whether it promises that keys whose bytes differ are unequal. RocksDB's comparator with timestamps
+// leaves the promise to the one below it, which compares the keys without them.
+bool IsInjective(const Comparator* comparator) {
+  FAULT(AnyComparatorTaken, return true);
+  return !comparator->CanKeysWithDifferentByteContentsBeEqual() ||
+         !comparator->GetRootComparator()->CanKeysWithDifferentByteContentsBeEqual() ||
+         // MyRocks' compare as `memcmp` does.
+         HasName(comparator, {"RocksDB_SE_v3.10", "rev:RocksDB_SE_v3.10"});
+}
+
 bool MayMempurge(const Options& options) {
   FAULT(MempurgeAccepted, return false);
   return options.experimental_mempurge_threshold > 0.0;
 }
 
-// Why these options are not supported; empty if they are. An allow-list.
-std::string Refusal(const Options& options) {
-  const Comparator* comparator = options.comparator;
-  if (comparator != BytewiseComparator() && comparator != ReverseBytewiseComparator()) {
-    return std::string("the comparator ") + comparator->Name() +
-           " may call different bytes equal, which a filter over bytes would tell apart; "
-           "only the bytewise comparator and its reverse are supported";
+// Why these options are not supported; empty if they are. An allow-list. `is_promised`: the user says
+// that the comparator calls no two keys equal whose bytes differ.
+std::string Refusal(const Options& options, bool is_promised) {
+  if (!is_promised && !IsInjective(options.comparator)) {
+    const std::string name = options.comparator->Name();
+    return "the comparator " + name +
+           " may call keys equal whose bytes differ, and filters would tell them apart; if it never "
+           "does, say so with comparator_is_injective(\"" + name + "\")";
   }
   if (!HasName(options.memtable_factory.get(), {"SkipListFactory", "VectorRepFactory"})) {
     return std::string("the memtable ") + options.memtable_factory->Name() +
@@ -69,11 +81,6 @@ std::string Refusal(const Options& options) {
   return "";
 }
 
-// RocksDB probes our segment filters only with one filter block per SST, and not with prefixes
-// alone.
-bool ProbesSegmentFilters(const BlockBasedTableOptions& table) {
-  return table.whole_key_filtering && !table.partition_filters;
-}
 
 using Extractor = std::shared_ptr<const SliceTransform>;
 
@@ -82,6 +89,18 @@ const SliceTransform& ExtractorOf(const void* extractor) {
 }
 
 }  // namespace
+
+KeyOrder OrderOf(const Comparator* comparator) {
+  FAULT(AnyOrderIsBytewise, return KeyOrder::kBytewise);
+  if (comparator == BytewiseComparator() || comparator == BytewiseComparatorWithU64Ts()) {
+    return KeyOrder::kBytewise;
+  }
+  if (comparator == ReverseBytewiseComparator() ||
+      comparator == ReverseBytewiseComparatorWithU64Ts()) {
+    return KeyOrder::kReverse;
+  }
+  return KeyOrder::kOther;
+}
 
 extern "C" {
 
@@ -139,6 +158,10 @@ void lsm_sieve_copy_options(rocksdb_options_t* to, const rocksdb_options_t* from
 // Why transactions are not supported with these options of a database or column family; null if
 // they are.
 char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept {
+  // A transaction's own writes are looked up without their timestamps.
+  if (options->rep.comparator->timestamp_size() > 0) {
+    return CopyString("user-defined timestamps do not work with transactions; switch one of them off");
+  }
   if (options->rep.unordered_write) {
     return CopyString("unordered_write does not work with transactions; switch one of them off");
   }
@@ -149,8 +172,13 @@ char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept 
   return nullptr;
 }
 
-char* lsm_sieve_refusal(const rocksdb_options_t* options) noexcept {
-  const std::string reason = Refusal(options->rep);
+// Why these options are not supported; null if they are. `injective`: the names of comparators that
+// call no two keys equal whose bytes differ, as the user says.
+char* lsm_sieve_refusal(const rocksdb_options_t* options, const Slice* injective,
+                        size_t count) noexcept {
+  const Slice name(options->rep.comparator->Name());
+  const bool is_promised = std::find(injective, injective + count, name) != injective + count;
+  const std::string reason = Refusal(options->rep, is_promised);
   return reason.empty() ? nullptr : CopyString(reason);
 }
 
@@ -193,15 +221,22 @@ bool lsm_sieve_is_prefix_of_all(const void* extractor, Slice prefix) noexcept {
   return ExtractorOf(extractor).SameResultWhenAppended(prefix);
 }
 
+// Whether keys are ordered by their bytes, or in reverse.
+bool lsm_sieve_orders_by_bytes(const rocksdb_options_t* options) noexcept {
+  return OrderOf(options->rep.comparator) != KeyOrder::kOther;
+}
+
 // Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.
 bool lsm_sieve_install(rocksdb_options_t* options, rust::CfFilter* cf_filter,
                        const Hooks* hooks) noexcept {
-  const auto shared = std::make_shared<const CfFilter>(cf_filter, hooks);
   Options& rep = options->rep;
+  const auto shared =
+      std::make_shared<const CfFilter>(cf_filter, hooks, rep.comparator->timestamp_size());
   rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);
   rep.table_properties_collector_factories.push_back(CollectSegmentIds(shared));
   const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
-  if (table == nullptr || !ProbesSegmentFilters(*table)) return false;
+  // With prefixes alone, RocksDB probes no segment filter for a key.
+  if (table == nullptr || !table->whole_key_filtering) return false;
   // A clone. A newly created factory would correct options that RocksDB refuses without us.
   std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
   FAULT(TableOptionsCorrected, factory.reset(NewBlockBasedTableFactory(*table)));

@@ -70,11 +70,13 @@ bool IsInLastLevel(const FilterBuildingContext& context) {
 // collector counts the entries and writes the segment's id into the SST's properties.
 class TableCapture {
  public:
-  // `is_asked_for`: without us, the SST would have a filter of RocksDB's.
-  TableCapture(CfFilterPtr cf_filter, TableOrigin origin, bool is_in_last_level,
-                     bool is_asked_for)
+  // `is_asked_for`: without us, the SST would have a filter of RocksDB's. `collects`: the collector
+  // adds the keys, and no builder does.
+  TableCapture(CfFilterPtr cf_filter, TableOrigin origin, bool is_in_last_level, bool is_asked_for,
+               bool collects)
       : cf_filter_(std::move(cf_filter)),
         is_asked_for_(is_asked_for),
+        collects_(collects),
         table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), origin, is_in_last_level)) {}
   ~TableCapture() {
     if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
@@ -85,12 +87,13 @@ class TableCapture {
   const CfFilter* cf_filter() const { return cf_filter_.get(); }
   bool wanted() const { return table_ != nullptr; }
   bool is_asked_for() const { return is_asked_for_; }
+  bool collects() const { return collects_; }
   void Add(const Slice& key) {
     if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key);
   }
-  bool AddWithPrefix(const Slice& key, const Slice& prefix) {
-    return table_ == nullptr ||
-           cf_filter_->hooks()->table_add_with_prefix(table_, key, prefix);
+  // Whether this is the prefix that the filter takes for the key.
+  bool TakesPrefix(const Slice& key, const Slice& prefix) const {
+    return table_ == nullptr || cf_filter_->hooks()->table_takes_prefix(table_, key, prefix);
   }
   // Appends the name and version of the extractor whose prefixes the filter has; false if none.
   bool AppendExtractor(std::string* block) const {
@@ -114,6 +117,7 @@ class TableCapture {
  private:
   const CfFilterPtr cf_filter_;
   const bool is_asked_for_;
+  const bool collects_;
   rust::SegmentFilterBuild* const table_;  // null: no segment filter is configured, or a hook failed
 };
 
@@ -123,23 +127,28 @@ class TableCapture {
 // its keys would not be as many as the entries.
 thread_local std::shared_ptr<TableCapture> pending_capture;
 
+// With partitioned filters, it finishes a block for each partition, and gets some prefixes as keys, for
+// seeks that end in the partition before or behind. All blocks name the one segment filter.
 class CapturingBuilder : public FilterBitsBuilder {
  public:
   explicit CapturingBuilder(std::shared_ptr<TableCapture> capture) : capture_(std::move(capture)) {}
 
   void AddKey(const Slice& key) override {
     ++added_;
-    capture_->Add(key);
+    FAULT(PartitionPrefixesAdded, return capture_->Add(key));
+    if (!capture_->collects()) capture_->Add(key);
   }
   // If the extractor was set on the running engine, the filter lacks its prefixes, with which
-  // RocksDB will probe. So the block names no segment.
+  // RocksDB will probe. So the block names no segment, nor does a later one.
   void AddKeyAndAlt(const Slice& key, const Slice& prefix) override {
-    ++added_;
-    if (!capture_->AddWithPrefix(key, prefix)) without_id_ = true;
+    AddKey(key);
+    if (!capture_->TakesPrefix(key, prefix)) without_id_ = true;
     FAULT(PrefixBlockHasSegmentId, without_id_ = false);
   }
+  // Those since the last block.
   size_t EstimateEntriesAdded() override { return added_; }
   Slice Finish(std::unique_ptr<const char[]>* buf) override {
+    added_ = 0;
     std::string block(kIdSize, '\0');
     if (!without_id_) capture_->Id(reinterpret_cast<uint8_t*>(block.data()));
     bool has_prefixes = capture_->AppendExtractor(&block);
@@ -269,7 +278,8 @@ class SegmentPolicy : public FilterPolicy {
     bool is_asked_for = own != nullptr;
     FAULT(SstsWithoutOwnFilterUnmarked, is_asked_for = true);
     auto capture = std::make_shared<TableCapture>(cf_filter_, OriginOf(context.reason),
-                                                      IsInLastLevel(context), is_asked_for);
+                                                  IsInLastLevel(context), is_asked_for,
+                                                  context.table_options.partition_filters);
     // No segment filter of ours is configured: RocksDB builds its own.
     if (!capture->wanted()) return own.release();
     pending_capture = std::move(capture);
@@ -317,15 +327,17 @@ class SegmentPolicy : public FilterPolicy {
 
 class Collector : public TablePropertiesCollector {
  public:
-  // `feeds`: no filter builder sees this SST's keys, so the collector adds them.
+  // `feeds`: no filter builder adds this SST's keys, so the collector does.
   Collector(std::shared_ptr<TableCapture> capture, bool feeds)
       : capture_(std::move(capture)), feeds_(feeds) {}
 
   const char* Name() const override { return "lsm-sieve"; }
-  Status AddUserKey(const Slice& key, const Slice&, EntryType type, SequenceNumber,
+  Status AddUserKey(const Slice& stored, const Slice&, EntryType type, SequenceNumber,
                     uint64_t) override {
     if (type != kEntryRangeDeletion) {
       ++entries_;
+      Slice key = WithoutTimestamp(stored, capture_->cf_filter()->timestamp_size());
+      FAULT(TimestampAddedToSegmentKey, key = stored);
       if (feeds_) capture_->Add(key);
     }
     return Status::OK();
@@ -354,9 +366,11 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
     std::shared_ptr<TableCapture> begun = std::move(pending_capture);
     pending_capture.reset();
     if (begun != nullptr && begun->cf_filter() == cf_filter_.get()) {
-      return new Collector(std::move(begun), false);
+      const bool feeds = begun->collects();
+      return new Collector(std::move(begun), feeds);
     }
-    auto capture = std::make_shared<TableCapture>(cf_filter_, TableOrigin::kUnknown, false, false);
+    auto capture =
+        std::make_shared<TableCapture>(cf_filter_, TableOrigin::kUnknown, false, false, true);
     return new Collector(std::move(capture), true);
   }
 

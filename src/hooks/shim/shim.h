@@ -74,20 +74,35 @@ constexpr bool IsInjected(const char*) { return false; }
 inline constexpr char kSegmentIdProperty[] = "lsm-sieve.segment";
 inline constexpr size_t kIdSize = 16;
 
+// The filters know a key without its timestamp, as RocksDB's own do: absent is what has no version at
+// any time.
+inline Slice WithoutTimestamp(const Slice& key, size_t timestamp_size) {
+  return Slice(key.data(), key.size() - timestamp_size);
+}
+
+// How keys without their timestamps are ordered.
+enum class KeyOrder { kBytewise, kReverse, kOther };
+// options.cc: only RocksDB's own comparators have an order that the filters know.
+KeyOrder OrderOf(const Comparator* comparator);
+
 // One reference on the Rust side's filters of a column family. It is released with the last factory
 // that holds it.
 class CfFilter {
  public:
-  CfFilter(rust::CfFilter* raw, const Hooks* hooks) : raw_(raw), hooks_(hooks) {}
+  CfFilter(rust::CfFilter* raw, const Hooks* hooks, size_t timestamp_size)
+      : raw_(raw), hooks_(hooks), timestamp_size_(timestamp_size) {}
   ~CfFilter() { hooks_->cf_filter_release(raw_); }
   CfFilter(const CfFilter&) = delete;
   CfFilter& operator=(const CfFilter&) = delete;
   rust::CfFilter* raw() const { return raw_; }
   const Hooks* hooks() const { return hooks_; }
+  // 0: its keys have no timestamps.
+  size_t timestamp_size() const { return timestamp_size_; }
 
  private:
   rust::CfFilter* const raw_;
   const Hooks* const hooks_;
+  const size_t timestamp_size_;
 };
 using CfFilterPtr = std::shared_ptr<const CfFilter>;
 
@@ -97,7 +112,7 @@ std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRep
 
 // memtables.cc: whether an entry of this type is no key that a lookup finds. The older entries of a
 // deleted key were added to the filters themselves.
-bool IsDeletion(uint8_t type);
+bool IsDeletion(uint8_t type, bool has_timestamp);
 
 // segment_filters.cc: counts the entries of each SST and writes its segment's id into it.
 std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter);

@@ -38,7 +38,7 @@ inline void MoveTo(PinnableSlice* to, PinnableSlice&& from) {
 }
 inline void MoveTo(PinnableWideColumns* to, PinnableWideColumns&& from) { *to = std::move(from); }
 
-// A read of several keys under way. `Engine` reads all of them, or some.
+// A read of several keys under way. `Engine` reads all of them, or some. `timestamps` may be null.
 template <typename Value, typename Engine>
 struct BatchedRead {
   const Engine& read;
@@ -46,6 +46,7 @@ struct BatchedRead {
   ColumnFamilyHandle** cfs;
   const Slice* keys;
   Value* values;
+  std::string* timestamps;
   Status* statuses;
   std::vector<bool> is_read;
 
@@ -69,7 +70,7 @@ struct BatchedRead {
         IGNORE_STATUS_IF_ERROR(statuses[i]);
       }
     }
-    read(count, cfs, keys, values, statuses);
+    read(count, cfs, keys, values, timestamps, statuses);
   }
 
   void ReadSome(const size_t* at, size_t n) {
@@ -80,10 +81,13 @@ struct BatchedRead {
       some_keys[i] = keys[at[i]];
     }
     std::vector<Value> some_values(n);
+    std::vector<std::string> some_timestamps(timestamps == nullptr ? 0 : n);
     std::vector<Status> some_statuses(n);
-    read(n, some_cfs.data(), some_keys.data(), some_values.data(), some_statuses.data());
+    read(n, some_cfs.data(), some_keys.data(), some_values.data(),
+         timestamps == nullptr ? nullptr : some_timestamps.data(), some_statuses.data());
     for (size_t i = 0; i < n; ++i) {
       MoveTo(&values[at[i]], std::move(some_values[i]));
+      if (timestamps != nullptr) timestamps[at[i]] = std::move(some_timestamps[i]);
       statuses[at[i]] = std::move(some_statuses[i]);
     }
   }
@@ -93,6 +97,7 @@ struct BatchedRead {
     for (size_t i = 0; i < count; ++i) {
       if (is_read[i]) continue;
       values[i].Reset();
+      if (timestamps != nullptr) timestamps[i].clear();
       statuses[i] = Status::NotFound();
     }
   }
@@ -140,17 +145,17 @@ class Sieve {
   // the Rust side selects: those that pass the filters, or all.
   template <typename Value, typename Engine>
   void ReadMany(size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
-                Status* statuses, const Engine& read) const {
+                std::string* timestamps, Status* statuses, const Engine& read) const {
     using Call = BatchedRead<Value, Engine>;
     std::vector<uint32_t> ids(count);
     for (size_t i = 0; i < count; ++i) ids[i] = cfs[i]->GetID();
-    Call call{read, count, cfs, keys, values, statuses, std::vector<bool>(count)};
+    Call call{read, count, cfs, keys, values, timestamps, statuses, std::vector<bool>(count)};
     const bool answered = hooks_->sieve_read_many(
         raw_, count, ids.data(), keys, &call,
         [](void* context, const size_t* at, size_t n, Found* found) noexcept {
           static_cast<Call*>(context)->Read(at, n, found);
         });
-    if (!answered) return read(count, cfs, keys, values, statuses);
+    if (!answered) return read(count, cfs, keys, values, timestamps, statuses);
     call.ClearOthers();
   }
 
@@ -247,10 +252,10 @@ class Sieve {
 // database.cc: what the reads of a database with filters behind its handle ask, until it is deleted.
 const Sieve& SieveOf(DB* filtered);
 
-// iterator.cc: an iterator that checks the filters, over `inner`. `has_extractor_changed` outlives
-// it.
+// iterator.cc: an iterator that checks the filters, over `inner`; for what lies between its bounds if
+// `is_bounded`. `has_extractor_changed` outlives it.
 Iterator* NewFilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
-                              const std::atomic<bool>& has_extractor_changed, uint32_t cf,
+                              bool is_bounded, const std::atomic<bool>& has_extractor_changed, uint32_t cf,
                               uint64_t edition, uint32_t most_found, const Sieve& sieve);
 
 }  // namespace lsm_sieve

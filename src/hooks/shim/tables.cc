@@ -80,6 +80,9 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
   }
   if (!status.ok()) return ErrorOf(status);
   const auto levels = LevelsByPath(metadata);
+  const Comparator* const comparator = cf->rep->GetComparator();
+  const size_t timestamp_size = comparator->timestamp_size();
+  const bool is_ordered = OrderOf(comparator) != KeyOrder::kOther;
   const int last_level = LastLevel(cf, metadata);
   for (const auto& [path, properties] : tables) {
     Table table = {};
@@ -101,9 +104,10 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
       const SstFileMetaData& file = *in_level->second.file;
       table.level = in_level->second.level;
       table.is_in_last_level = table.level == last_level;
-      table.is_placed = true;
-      table.smallest = file.smallestkey;
-      table.largest = file.largestkey;
+      table.is_placed = is_ordered;
+      table.smallest = WithoutTimestamp(file.smallestkey, timestamp_size);
+      table.largest = WithoutTimestamp(file.largestkey, timestamp_size);
+      FAULT(TimestampInKeyRange, table.smallest = file.smallestkey);
     }
     each(context, &table);
   }
@@ -124,8 +128,8 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, Slice path, void* c
     ParsedEntryInfo entry;
     status = ParseEntry(entries->key(), options.comparator, &entry);
     if (!status.ok()) return ErrorOf(status);
-    bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
-                    entry.type == kEntryDeleteWithTimestamp;
+    bool deletion = entry.timestamp.empty() &&
+                    (entry.type == kEntryDelete || entry.type == kEntrySingleDelete);
     FAULT(RawEntityIsDeletion, deletion |= entry.type == kEntryWideColumnEntity);
     if (!each(context, entry.user_key, deletion)) return nullptr;
   }
@@ -144,6 +148,7 @@ char* lsm_sieve_memtable_keys(rocksdb_column_family_handle_t* cf, void* context,
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
   SuperVersion* super_version = handle->cfd()->GetReferencedSuperVersion(engine);
+  const size_t timestamp_size = handle->cfd()->user_comparator()->timestamp_size();
   ReadOptions options;
   options.total_order_seek = true;
   const auto seqno_to_time = super_version->GetSeqnoToTimeMapping();
@@ -160,8 +165,11 @@ char* lsm_sieve_memtable_keys(rocksdb_column_family_handle_t* cf, void* context,
     if (goes_on && status.ok()) entries->SeekToFirst();
     for (; goes_on && entries->Valid(); entries->Next()) {
       const Slice internal = entries->key();
-      const Slice key = ExtractUserKey(internal);
-      const bool deletion = IsDeletion(static_cast<uint8_t>(ExtractValueType(internal)));
+      const Slice stored = ExtractUserKey(internal);
+      Slice key = WithoutTimestamp(stored, timestamp_size);
+      FAULT(TimestampReadWithMemtableKey, key = stored);
+      const auto type = static_cast<uint8_t>(ExtractValueType(internal));
+      const bool deletion = IsDeletion(type, timestamp_size > 0);
       goes_on = each(context, key, deletion);
     }
     if (status.ok()) status = entries->status();
