@@ -506,17 +506,17 @@ static void races(void) {
 }
 
 static void refused(void) {
-  rocksdb_options_t* in_place = rocksdb_options_create_copy(options);
-  rocksdb_options_set_inplace_update_support(in_place, 1);
-  rocksdb_options_set_allow_concurrent_memtable_write(in_place, 0);
-  rocksdb_t* db = rocksdb_open(in_place, in_folder("refused"), &error);
+  rocksdb_options_t* linked = rocksdb_options_create_copy(options);
+  rocksdb_options_set_hash_link_list_rep(linked, 16);
+  rocksdb_options_set_allow_concurrent_memtable_write(linked, 0);
+  rocksdb_t* db = rocksdb_open(linked, in_folder("refused"), &error);
   MUST(db != NULL);
   rocksdb_column_family_handle_t* cf = default_cf(db);
   fill(db, cf);
   print_keys("refused", db, cf);
   rocksdb_column_family_handle_destroy(cf);
   rocksdb_close(db);
-  rocksdb_options_destroy(in_place);
+  rocksdb_options_destroy(linked);
 }
 
 int main(int argc, char** argv) {

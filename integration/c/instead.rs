@@ -216,7 +216,7 @@ fn a_database_that_has_no_filters_says_why() {
     for (database, reason) in [
         ("locking", "transactions were prepared"),
         ("policy", "the write policy writes what is not committed"),
-        ("refused", "inplace_update_support is not supported"),
+        ("refused", "HashLinkListRepFactory is not supported"),
     ] {
         let log = |entry: fs::DirEntry| {
             let is_log = entry.file_name().to_string_lossy().starts_with("LOG");

@@ -2,14 +2,15 @@
 
 use std::cmp::Ordering;
 use std::error::Error as _;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use lsm_sieve::{FilterSize, Items, OpenError, SieveDb};
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, CompactOptions,
     CompactionDecision, CuckooTableOptions, DBCompactionStyle, DBCompressionType,
-    DEFAULT_COLUMN_FAMILY_NAME, Direction, FlushOptions, IteratorMode, KeyEncodingType,
-    MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions, SliceTransform,
-    UniversalCompactOptions,
+    DEFAULT_COLUMN_FAMILY_NAME, Direction, FlushOptions, IngestExternalFileOptions, IteratorMode,
+    KeyEncodingType, MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions,
+    SliceTransform, SstFileWriter, UniversalCompactOptions,
 };
 
 use crate::support::binding::{options_by_text, set_mempurge_threshold};
@@ -38,7 +39,7 @@ fn busy() -> Options {
     options
 }
 
-const SUPPORTED: [Setting; 15] = [
+const SUPPORTED: [Setting; 18] = [
     ("level", |_| {}),
     ("dynamic levels", |o| {
         o.set_level_compaction_dynamic_level_bytes(true)
@@ -89,6 +90,20 @@ const SUPPORTED: [Setting; 15] = [
     ("block-based bloom", |o| {
         o.set_block_based_table_factory(&table(|t| t.set_bloom_filter(10.0, true)));
     }),
+    ("hash skip list", |o| {
+        o.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
+        o.set_allow_concurrent_memtable_write(false);
+        o.set_memtable_factory(MemtableFactory::HashSkipList {
+            bucket_count: 16,
+            height: 4,
+            branching_factor: 4,
+        });
+    }),
+    ("updates in place", |o| {
+        o.set_allow_concurrent_memtable_write(false);
+        o.set_inplace_update_support(true);
+    }),
+    ("ingestion behind", |o| o.set_allow_ingest_behind(true)),
     ("blob files", |o| {
         o.set_enable_blob_files(true);
         o.set_min_blob_size(8);
@@ -346,7 +361,7 @@ fn caseless(a: &[u8], b: &[u8]) -> Ordering {
 /// A setting, a word of the reason, and how to set it.
 type Refused = (&'static str, &'static str, fn(&mut Options));
 
-const REFUSED: [Refused; 8] = [
+const REFUSED: [Refused; 5] = [
     ("comparator", "comparator_is_injective(\"caseless\")", |o| {
         o.set_comparator("caseless", Box::new(caseless))
     }),
@@ -358,14 +373,6 @@ const REFUSED: [Refused; 8] = [
             Box::new(caseless),
             Box::new(|a, _, b, _| a.cmp(b)),
         );
-    }),
-    ("hash skip list", "skip list", |o| {
-        o.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
-        o.set_memtable_factory(MemtableFactory::HashSkipList {
-            bucket_count: 16,
-            height: 4,
-            branching_factor: 4,
-        });
     }),
     ("hash link list", "skip list", |o| {
         o.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
@@ -385,13 +392,6 @@ const REFUSED: [Refused; 8] = [
     }),
     ("cuckoo table", "block-based", |o| {
         o.set_cuckoo_table_factory(&CuckooTableOptions::default());
-    }),
-    ("in-place updates", "inplace_update_support", |o| {
-        o.set_allow_concurrent_memtable_write(false);
-        o.set_inplace_update_support(true);
-    }),
-    ("ingest behind", "allow_ingest_behind", |o| {
-        o.set_allow_ingest_behind(true)
     }),
 ];
 
@@ -415,10 +415,6 @@ fn unsupported_options_are_refused_with_the_reason() {
         );
         assert!(!path.exists(), "{name} left something behind");
 
-        // Of an option of the whole database, a column family's creation takes no notice.
-        if name == "ingest behind" {
-            continue;
-        }
         let db = SieveDb::open(&options(), &sieve(), &path).unwrap();
         let error = db.create_cf("refused", &refused).unwrap_err();
         assert!(error.to_string().contains(reason), "{name}: {error}");
@@ -429,17 +425,72 @@ fn unsupported_options_are_refused_with_the_reason() {
     }
 }
 
-/// Some options are those of the database, independent of its families.
+/// They are older than all other keys: a deletion hides them, and so does a value.
 #[test]
-fn unsupported_database_options_are_refused() {
+fn keys_ingested_behind_are_found() {
     let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("db");
-    let mut refused = options();
-    refused.set_allow_ingest_behind(true);
-    let families = [(DEFAULT, options())];
-    let error = SieveDb::open_cf_with_opts(&refused, &sieve(), &path, families).unwrap_err();
-    assert!(error.to_string().contains("allow_ingest_behind"), "{error}");
-    assert!(!path.exists(), "it left something behind");
+    let mut options = options();
+    options.set_allow_ingest_behind(true);
+    options.set_compaction_style(DBCompactionStyle::Universal);
+    options.set_num_levels(3);
+    let mut model = Model::new();
+    {
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        fill(&db, &mut model, 10..300);
+        (300..400).for_each(|i| db.delete(key(i)).unwrap());
+        db.flush().unwrap();
+        db.filters().consolidate().unwrap();
+        let file = home.path().join("behind.sst");
+        let mut writer = SstFileWriter::create(&options);
+        writer.open(&file).unwrap();
+        for i in 200..500 {
+            writer.put(key(i), b"behind").unwrap();
+        }
+        writer.finish().unwrap();
+        let mut behind = IngestExternalFileOptions::default();
+        behind.set_ingest_behind(true);
+        db.ingest_external_file_opts(&behind, vec![file]).unwrap();
+        for i in 400..500 {
+            model.insert(key(i), b"behind".to_vec());
+        }
+        check_reads(&db, &model);
+        check_settled(&db, &model);
+        db.filters().consolidate().unwrap();
+        check_settled(&db, &model);
+    }
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    check_reads(&db, &model);
+    check_settled(&db, &model);
+}
+
+/// A consolidation reads the keys of a memtable whose values change under it.
+#[test]
+fn keys_are_found_while_their_values_are_updated_in_place() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_allow_concurrent_memtable_write(false);
+    options.set_inplace_update_support(true);
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut dice = Dice(5);
+            (0..500).for_each(|i| db.put(key(i), [b'v'; 300]).unwrap());
+            while !done.load(SeqCst) {
+                let length = dice.below(300) as usize;
+                db.put(key(dice.below(500)), vec![b'u'; length]).unwrap();
+            }
+        });
+        for _ in 0..30 {
+            db.filters().consolidate().unwrap();
+        }
+        done.store(true, SeqCst);
+    });
+    cover(&db);
+    assert!((0..500).all(|i| db.get(key(i)).unwrap().is_some()));
+    db.filters().consolidate().unwrap();
+    assert!((0..500).all(|i| db.get(key(i)).unwrap().is_some()));
+    assert!((0..500).all(|i| db.get(absent_key(i)).unwrap().is_none()));
 }
 
 /// Below it no filter was built, and each lookup went to an engine that had no filters either.
@@ -487,10 +538,8 @@ fn consolidation_beside_flushes_of_two_memtables_loses_no_key() {
 fn unsupported_options_by_text_are_refused() {
     for (text, reason) in [
         ("disallow_memtable_writes=true", "disallow_memtable_writes"),
-        #[cfg(not(rocksdb_10))]
-        ("cf_allow_ingest_behind=true", "allow_ingest_behind"),
         ("compaction_style=kCompactionStyleNone", "compaction style"),
-        ("memtable=prefix_hash:16", "skip list"),
+        ("memtable=hash_linkedlist:16", "skip list"),
     ] {
         let home = tempfile::tempdir().unwrap();
         let parsed = options_by_text(&options(), text);

@@ -9,8 +9,8 @@
 use lsm_sieve::{RocksDb, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
-    IngestExternalFileOptions, Options, ReadOptions, SingleThreaded, SliceTransform, SstFileWriter,
-    ThreadMode,
+    IngestExternalFileOptions, MemtableFactory, Options, ReadOptions, SingleThreaded,
+    SliceTransform, SstFileWriter, ThreadMode,
 };
 
 use crate::support::model_db::{cover, options, settle};
@@ -240,9 +240,9 @@ fn a_family_that_the_plain_database_makes_has_filters() {
         assert!(db.filters().stats_cf(&cf).is_none());
     }
     let mut refused = merging();
-    refused.set_inplace_update_support(true);
+    refused.set_memtable_factory(MemtableFactory::HashLinkList { bucket_count: 16 });
     let error = plain.create_cf("refused", &refused).unwrap_err();
-    assert!(error.as_ref().contains("inplace_update_support"), "{error}");
+    assert!(error.as_ref().contains("HashLinkList"), "{error}");
     assert!(plain.cf_handle("refused").is_none());
 }
 

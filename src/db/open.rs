@@ -96,9 +96,6 @@ impl<E: JustOpened> Opened<E> {
         }
         let prepared = Opening::prepare(Arc::new(RealDisk), &folder, &front, sieve.get_hash());
         let (opening, identity) = prepared.map_err(unusable_identity)?;
-        let mut refusal = hooks::refusal(options, sieve.injective_comparators());
-        fault!(DatabaseOptionsUnchecked, refusal = None);
-        OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
         let (hooked, new_filters) = hook(cfs, sieve, &opening, &front)?;
         let cf_filters = Arc::new(CfFilters::new(front.summary));
         let listener = || Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));

@@ -263,7 +263,8 @@ mod tests {
     fn a_database_whose_reads_bypass_the_filters_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let db: RocksDb = open(&home.path().join("plain"));
-        assert!(prove_reads_are_filtered(&db).is_err());
+        let handle = Handle::of(&db).unwrap();
+        assert!(handle.prove_reads_are_filtered(&db).is_err());
         assert!(!proof::is_due());
         SieveDb::builder(home.path().join("filtered"))
             .open()

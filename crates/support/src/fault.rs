@@ -154,8 +154,6 @@ faults! {
     IncompleteSegmentFilterPassed => "hooks::self_check",
     /// The self-check passes a segment filter that RocksDB does not probe.
     UnprobedFilterPassed => "hooks::self_check",
-    /// The options of the database itself are not checked.
-    DatabaseOptionsUnchecked => "engine_options::unsupported_database_options_are_refused",
     /// An option is accepted with which RocksDB itself loses keys.
     MempurgeAccepted => "engine_options::mempurge_is_refused",
     /// Table options that RocksDB refuses are corrected before it sees them.

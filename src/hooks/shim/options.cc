@@ -52,22 +52,18 @@ std::string Refusal(const Options& options, bool is_promised) {
            " may call keys equal whose bytes differ, and filters would tell them apart; if it never "
            "does, say so with comparator_is_injective(\"" + name + "\")";
   }
-  if (!HasName(options.memtable_factory.get(), {"SkipListFactory", "VectorRepFactory"})) {
+  // An insertion into these is given the entry itself, and not a node of theirs.
+  if (!HasName(options.memtable_factory.get(),
+               {"SkipListFactory", "HashSkipListRepFactory", "VectorRepFactory"})) {
     return std::string("the memtable ") + options.memtable_factory->Name() +
-           " is not supported; use the skip list (the default) or the vector";
+           " is not supported; use the skip list (the default), the hash skip list or the vector";
   }
   if (!HasName(options.table_factory.get(), {"BlockBasedTable"})) {
     return std::string("the table format ") + options.table_factory->Name() +
            " is not supported; use block-based tables (the default)";
   }
-  if (options.inplace_update_support) {
-    return "inplace_update_support is not supported; switch it off";
-  }
   if (options.disallow_memtable_writes) {
     return "disallow_memtable_writes is not supported; switch it off";
-  }
-  if (IngestsBehind(options)) {
-    return "allow_ingest_behind is not supported; switch it off";
   }
   if (MayMempurge(options)) {
     return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "

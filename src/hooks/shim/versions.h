@@ -53,13 +53,6 @@ inline ROCKSDB_NAMESPACE::DB* ToOwner(std::unique_ptr<ROCKSDB_NAMESPACE::DB>&& d
 }
 #endif
 
-// Options that bring keys past the memtables, of versions that have them.
-inline bool IngestsBehind(const ROCKSDB_NAMESPACE::Options& options) {
-#if SIEVE_SINCE(10, 10)
-  if (options.cf_allow_ingest_behind) return true;
-#endif
-  return options.allow_ingest_behind;
-}
 // Before, all SSTs are open when a database is.
 inline void OpenSstsFirst(ROCKSDB_NAMESPACE::Options* options) {
 #if SIEVE_SINCE(11, 1)
