@@ -9,8 +9,9 @@
 //!
 //! Prints one line of JSON for each number of sorted runs: nanoseconds per call as medians over
 //! the rounds, in which the contestants take turns; `ratio_miss` is native through handle, the
-//! others handle through native. Run with `cargo bench --bench handle`; `-- 1000000` for another
-//! number of keys.
+//! others handle through native; and the bits per key of all filters, by RocksDB's table properties
+//! and by the filters' health. Run with `cargo bench --bench handle`; `-- 1000000` for another number
+//! of keys, `-- timestamps` for keys with timestamps, `-- partitions` for partitioned filters.
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
@@ -18,12 +19,12 @@ mod common;
 mod database;
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{key, keys_asked_for, median};
 use database::options;
 use lsm_sieve::{RocksDb, SieveDb, SieveOptions};
-use rocksdb::{Error, IteratorMode};
+use rocksdb::{Error, IteratorMode, Options, ReadOptions};
 
 const ROUNDS: u64 = 9;
 const LOOKUPS: u64 = 50_000;
@@ -35,14 +36,70 @@ const WRITES: u64 = 20_000;
 const ABSENT: u64 = 1 << 40;
 const WRITTEN: u64 = 1 << 41;
 
-fn fill(db: &RocksDb, keys: u64, runs: u64) -> Result<(), Error> {
+/// What is special about the keys or their filters, if anything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Timestamps,
+    Partitions,
+}
+
+impl Form {
+    fn asked_for() -> Self {
+        let form = |word: String| match word.as_str() {
+            "timestamps" => Some(Self::Timestamps),
+            "partitions" => Some(Self::Partitions),
+            _ => None,
+        };
+        std::env::args().find_map(form).unwrap_or(Self::Plain)
+    }
+
+    fn options(self) -> Result<Options, Error> {
+        let mut options = options();
+        let text = match self {
+            Self::Plain => "",
+            Self::Timestamps => "comparator=leveldb.BytewiseComparator.u64ts",
+            Self::Partitions => {
+                "block_based_table_factory={index_type=kTwoLevelIndexSearch;partition_filters=true}"
+            }
+        };
+        options.get_options_from_string(text)
+    }
+
+    /// As of the latest time, if keys have one.
+    fn reading(self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if self == Self::Timestamps {
+            options.set_timestamp(u64::MAX.to_le_bytes());
+        }
+        options
+    }
+
+    fn put(self, db: &RocksDb, key: &[u8; 16]) -> Result<(), Error> {
+        match self {
+            Self::Timestamps => db.put_with_ts(key, 1_u64.to_le_bytes(), [b'v'; 100]),
+            _ => db.put(key, [b'v'; 100]),
+        }
+    }
+}
+
+/// The bits of RocksDB's filters in all SSTs.
+fn filter_bits(db: &RocksDb) -> Result<u64, Error> {
+    let properties = db.property_value("rocksdb.aggregated-table-properties")?;
+    let properties = properties.unwrap_or_default();
+    let size = properties.split("filter block size=").nth(1);
+    let size = size.and_then(|rest| rest.split(';').next()?.trim().parse::<u64>().ok());
+    Ok(8 * size.unwrap_or_default())
+}
+
+fn fill(db: &RocksDb, form: Form, keys: u64, runs: u64) -> Result<(), Error> {
     for run in 0..runs {
         for id in (run..keys).step_by(runs as usize) {
-            db.put(key(id), [b'v'; 100])?;
+            form.put(db, &key(id))?;
         }
         db.flush()?;
     }
-    let count = db.iterator(IteratorMode::Start).count();
+    let count = db.iterator_opt(IteratorMode::Start, form.reading()).count();
     assert_eq!(count as u64, keys, "every key is read");
     Ok(())
 }
@@ -58,18 +115,24 @@ fn ns_each(first: u64, count: u64, step: u64, mut work: impl FnMut(&[u8; 16])) -
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys = keys_asked_for(1_000_000) as u64;
+    let form = Form::asked_for();
+    let reading = form.reading();
     for runs in [1, 4, 8] {
         let folder = tempfile::tempdir()?;
-        let native = RocksDb::open(&options(), folder.path().join("native"))?;
+        let native = RocksDb::open(&form.options()?, folder.path().join("native"))?;
         let sieve = SieveOptions::default();
-        let db = SieveDb::open(&options(), &sieve, folder.path().join("filtered"))?;
+        let db = SieveDb::open(&form.options()?, &sieve, folder.path().join("filtered"))?;
         let handle: &RocksDb = &db;
-        fill(&native, keys, runs)?;
-        fill(handle, keys, runs)?;
+        fill(&native, form, keys, runs)?;
+        fill(handle, form, keys, runs)?;
         db.filters().consolidate()?;
 
-        let get = |db: &RocksDb, key: &[u8; 16]| _ = black_box(db.get_pinned(key));
-        let put = |db: &RocksDb, key: &[u8; 16]| db.put(key, [b'v'; 100]).expect("a put");
+        db.filters().wait_for_maintenance(Duration::from_secs(600));
+        let memory = db.filters().health().memory;
+        let ours = memory.summary.get() + memory.segments.get();
+        let bits_per_key = |bits: u64| bits as f64 / keys as f64;
+        let get = |db: &RocksDb, key: &[u8; 16]| _ = black_box(db.get_pinned_opt(key, &reading));
+        let put = |db: &RocksDb, key: &[u8; 16]| form.put(db, key).expect("a put");
         let mut times = [(); 7].map(|()| Vec::new());
         for round in 0..ROUNDS {
             // Each of its own, or one would warm the caches for the next.
@@ -115,6 +178,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "ratio_miss": native_miss / handle_miss,
             "ratio_hit": handle_hit / native_hit,
             "ratio_fill": handle_put / native_put,
+            "native_bits_per_key": bits_per_key(filter_bits(&native)?),
+            "bits_per_key": bits_per_key(ours + filter_bits(handle)?),
         });
         println!("{line}");
     }
