@@ -2,7 +2,7 @@
 
 comma := ,
 
-lsm_sieve_SOURCES = front.cc c/open.cc $(addprefix shim/,$(addsuffix .cc, \
+lsm_sieve_SOURCES = front.cc c/open.cc c/transactions.cc $(addprefix shim/,$(addsuffix .cc, \
     database engine errors events find_handle iterator memtables options segment_filters tables \
     transactions))
 lsm_sieve_CXXFLAGS = -Iplugin/lsm_sieve/c -Iplugin/lsm_sieve/shim -Wno-shadow
@@ -17,7 +17,8 @@ LSM_SIEVE_LIB ?= plugin/lsm_sieve/liblsm_sieve.a
 # What only the Rust half uses of RocksDB's library, one function of each object: the library comes
 # before it.
 lsm_sieve_USED = rocksdb_free lsm_sieve_engine lsm_sieve_filter_handle lsm_sieve_find_handle \
-    lsm_sieve_free lsm_sieve_listen lsm_sieve_live_tables lsm_sieve_refusal lsm_sieve_transactions
+    lsm_sieve_free lsm_sieve_listen lsm_sieve_live_tables lsm_sieve_refusal lsm_sieve_transactions \
+    lsm_sieve_warn
 
 # Calls of these functions go to front.cc.
 lsm_sieve_STRING = RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
