@@ -148,6 +148,19 @@ int main(int argc, char** argv) {
   lsm_sieve_consolidate(lsm_sieve::Of(filtered.db()), &error);
   EXPECT(error == nullptr && compare());
 
+  // An SST of deleted ranges alone has a key range without timestamps.
+  both([](Stamped& db) {
+    DB* const raw = db.db();
+    auto* const cf = raw->DefaultColumnFamily();
+    EXPECT(raw->Flush({}).ok());
+    EXPECT(raw->DeleteRange({}, cf, "deleted", "flushed", Time(8)).ok());
+    EXPECT(raw->DeleteRange({}, cf, "flushed", "held", Time(9)).ok());
+    EXPECT(raw->Flush({}).ok());
+  });
+  EXPECT(compare());
+  both([](Stamped& db) { EXPECT(db.db()->CompactRange({}, nullptr, nullptr).ok()); });
+  EXPECT(compare());
+
   // Times whose versions may be gone are refused, of an absent key too.
   both([](Stamped& db) {
     EXPECT(db.db()->IncreaseFullHistoryTsLow(db.db()->DefaultColumnFamily(), Time(4)).ok());

@@ -289,7 +289,7 @@ faults! {
     TimestampReadWithMemtableKey => "timestamps::",
     /// The key of an SST that has no filter builder is added with its timestamp.
     TimestampAddedToSegmentKey => "timestamps::",
-    /// The key range of an SST begins with a timestamp.
+    /// Key ranges with timestamps are compared with keys.
     TimestampInKeyRange => "timestamps::",
     /// A deletion with a timestamp is not added to the filters.
     DeletionTimeNotAdded => "promises::timestamps_hold_in_cpp",

@@ -57,8 +57,8 @@ struct Table {
   uint64_t entries;        // point entries: old versions, merge operands and tombstones included
   int level;               // -1: unknown
   bool is_in_last_level;   // of a leveled tree
-  bool is_placed;          // its key range is known, and keys are ordered by their bytes
-  Slice smallest;          // without timestamp
+  bool is_placed;          // its key range is known, and keys are ordered by all their bytes
+  Slice smallest;
   Slice largest;
 };
 

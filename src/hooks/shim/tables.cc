@@ -81,8 +81,9 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
   if (!status.ok()) return ErrorOf(status);
   const auto levels = LevelsByPath(metadata);
   const Comparator* const comparator = cf->rep->GetComparator();
-  const size_t timestamp_size = comparator->timestamp_size();
-  const bool is_ordered = OrderOf(comparator) != KeyOrder::kOther;
+  // With timestamps, an end that is that of a deleted range may have none.
+  bool is_ordered = OrderOf(comparator) != KeyOrder::kOther && comparator->timestamp_size() == 0;
+  FAULT(TimestampInKeyRange, is_ordered = true);
   const int last_level = LastLevel(cf, metadata);
   for (const auto& [path, properties] : tables) {
     Table table = {};
@@ -105,9 +106,8 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers,
       table.level = in_level->second.level;
       table.is_in_last_level = table.level == last_level;
       table.is_placed = is_ordered;
-      table.smallest = WithoutTimestamp(file.smallestkey, timestamp_size);
-      table.largest = WithoutTimestamp(file.largestkey, timestamp_size);
-      FAULT(TimestampInKeyRange, table.smallest = file.smallestkey);
+      table.smallest = file.smallestkey;
+      table.largest = file.largestkey;
     }
     each(context, &table);
   }
