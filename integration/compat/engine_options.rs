@@ -39,7 +39,16 @@ fn busy() -> Options {
     options
 }
 
-const SUPPORTED: [Setting; 18] = [
+fn hash_skip_list(options: &mut Options) {
+    options.set_allow_concurrent_memtable_write(false);
+    options.set_memtable_factory(MemtableFactory::HashSkipList {
+        bucket_count: 16,
+        height: 4,
+        branching_factor: 4,
+    });
+}
+
+const SUPPORTED: [Setting; 19] = [
     ("level", |_| {}),
     ("dynamic levels", |o| {
         o.set_level_compaction_dynamic_level_bytes(true)
@@ -92,13 +101,9 @@ const SUPPORTED: [Setting; 18] = [
     }),
     ("hash skip list", |o| {
         o.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
-        o.set_allow_concurrent_memtable_write(false);
-        o.set_memtable_factory(MemtableFactory::HashSkipList {
-            bucket_count: 16,
-            height: 4,
-            branching_factor: 4,
-        });
+        hash_skip_list(o);
     }),
+    ("hash skip list without prefixes", hash_skip_list),
     ("updates in place", |o| {
         o.set_allow_concurrent_memtable_write(false);
         o.set_inplace_update_support(true);

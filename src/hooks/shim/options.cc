@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rocksdb/comparator.h"
+#include "rocksdb/memtablerep.h"
 #include "rocksdb/slice_transform.h"
 #include "rocksdb/table.h"
 #include "rocksdb/utilities/options_util.h"
@@ -228,6 +229,11 @@ bool lsm_sieve_install(rocksdb_options_t* options, rust::CfFilter* cf_filter,
   Options& rep = options->rep;
   const auto shared =
       std::make_shared<const CfFilter>(cf_filter, hooks, rep.comparator->timestamp_size());
+  // Without an extractor, RocksDB would put a skip list in the place of ours.
+  if (rep.prefix_extractor == nullptr &&
+      HasName(rep.memtable_factory.get(), {"HashSkipListRepFactory"})) {
+    rep.memtable_factory = std::make_shared<SkipListFactory>();
+  }
   rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);
   rep.table_properties_collector_factories.push_back(CollectSegmentIds(shared));
   const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
