@@ -127,7 +127,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fill(handle, form, keys, runs)?;
         db.filters().consolidate()?;
 
-        db.filters().wait_for_maintenance(Duration::from_secs(600));
+        assert!(db.filters().wait_for_maintenance(Duration::from_secs(600)));
         let memory = db.filters().health().memory;
         let ours = memory.summary.get() + memory.segments.get();
         let bits_per_key = |bits: u64| bits as f64 / keys as f64;

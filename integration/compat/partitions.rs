@@ -1,6 +1,11 @@
 //! Partitioned filters: one segment filter for each SST takes their place, and RocksDB probes it from
 //! each partition.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::collections::BTreeSet;
 
 use lsm_sieve::{RocksDb, SieveDb};

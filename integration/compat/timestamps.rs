@@ -1,6 +1,11 @@
 //! Column families whose keys have timestamps: each version is found at its time, and what never had
 //! one is absent at any time.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
