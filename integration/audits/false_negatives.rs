@@ -12,9 +12,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsm_sieve::{Answer, Items, SieveDb, SieveOptions};
+use lsm_sieve::{Answer, Items, RocksDb, SieveDb, SieveOptions};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions};
 
+use crate::support::binding::options_by_text;
 use crate::support::damage::without_keys;
 use crate::support::database_files::{sidecars, stamps, summaries};
 use crate::support::model_db::{
@@ -148,6 +149,33 @@ fn summary_false_negative_is_found_by_every_kind_of_read() {
         );
         recovers_from_false_negative(db, home.path(), &model);
     }
+}
+
+/// The audit reads the key as of the latest time.
+#[test]
+fn summary_false_negative_of_a_key_with_a_timestamp_is_found() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "comparator=leveldb.BytewiseComparator.u64ts";
+    let stamped = options_by_text(&options(), text).unwrap();
+    let open = || SieveDb::open(&stamped, &audited(), home.path()).unwrap();
+    {
+        let db = open();
+        for i in 0..KEYS {
+            db.put_with_ts(key(i), 5_u64.to_le_bytes(), b"value")
+                .unwrap();
+        }
+        db.flush().unwrap();
+        cover(&db);
+        settle(&db);
+    }
+    without_keys(&summaries(&filters(home.path()))[0]);
+    let db = open();
+    settle(&db);
+    let plain: &RocksDb = &db;
+    let mut latest = ReadOptions::default();
+    latest.set_timestamp(u64::MAX.to_le_bytes());
+    reads_until_found(|key| plain.get_opt(key, &latest).unwrap().is_some());
+    assert!(db.filters().false_negative().is_some());
 }
 
 /// Summary filter and segment filter deny the same key. The audit reads past both.

@@ -151,7 +151,7 @@ fn a_partition_with_other_prefixes_names_no_segment() {
     plain
         .set_options(&[("prefix_extractor", "fixed:6")])
         .unwrap();
-    let keys: BTreeSet<String> = (0..600).map(|i| format!("{:06}", i * 7)).collect();
+    let keys: BTreeSet<String> = (0..600).map(|i| format!("{:06}/row", i * 7)).collect();
     keys.iter().for_each(|key| db.put(key, "value").unwrap());
     db.flush().unwrap();
     cover(&db);

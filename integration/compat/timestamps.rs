@@ -289,6 +289,30 @@ fn a_read_that_rocksdb_refuses_is_refused_for_an_absent_key_too() {
     assert_eq!(db.filters().stats().absent, before + 1);
 }
 
+/// RocksDB reads no key of a batch if it refuses one.
+#[test]
+fn a_batch_of_keys_with_and_without_timestamps_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let cfs = [
+        (DEFAULT_COLUMN_FAMILY_NAME, options()),
+        ("stamped", stamped(FORWARD)),
+    ];
+    let db = SieveDb::open_cf_with_opts(&options(), &sieve(), home.path(), cfs).unwrap();
+    let plain: &RocksDb = &db;
+    let stamped = plain.cf_handle("stamped").unwrap();
+    let unstamped = plain.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+    cover(&db);
+    let absent = absent_key(1);
+    assert!(db.filters().answer(&absent).is_absent());
+    assert!(db.filters().answer_cf(&stamped, &absent).is_absent());
+    for options in [ReadOptions::default, || at(1)] {
+        for cfs in [[&stamped, &unstamped], [&unstamped, &stamped]] {
+            let many = plain.multi_get_cf_opt(cfs.map(|cf| (cf, &absent)), &options());
+            assert!(many.iter().all(Result::is_err), "{many:?}");
+        }
+    }
+}
+
 /// What a compaction leaves of a collapsed history is found.
 #[test]
 fn versions_left_by_a_collapsed_history_are_found() {
