@@ -15,6 +15,10 @@ const TAKES_A_CF: [&str; 6] = [
 ];
 
 pub(crate) fn take_a_cf(name: &str, signature: &str) -> bool {
+    // The name of a comparator.
+    if name == "comparator_is_injective" {
+        return false;
+    }
     let takes_a_cf = TAKES_A_CF.iter().any(|takes| signature.contains(takes));
     takes_a_cf || name.ends_with("_cf") || name.contains("_cf_")
 }

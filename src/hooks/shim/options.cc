@@ -78,7 +78,6 @@ std::string Refusal(const Options& options, bool is_promised) {
   return "";
 }
 
-
 using Extractor = std::shared_ptr<const SliceTransform>;
 
 const SliceTransform& ExtractorOf(const void* extractor) {

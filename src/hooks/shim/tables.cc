@@ -140,10 +140,10 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, Slice path, void* c
 // Calls `each` for every raw entry of the memtables that are in no SST yet, until it returns false.
 // Returns an error to free, or null.
 //
-// It reads them as RocksDB's own iterators do: the super version keeps the memtables, and the kinds
-// of memtables that are supported can be iterated while they are written. A value that is updated in
-// place is not read. A memtable that is not
-// among them was flushed, and its SST is in the newest version by now.
+// It reads them as RocksDB's own iterators do: the super version keeps the memtables, and the kinds of
+// memtables that are supported can be iterated while they are written. A value that is updated in place
+// is not read. A memtable that is not among them was flushed, and its SST is in the newest version by
+// now.
 char* lsm_sieve_memtable_keys(rocksdb_column_family_handle_t* cf, void* context,
                               EachKey each) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
