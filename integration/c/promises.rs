@@ -12,53 +12,47 @@ fn all_held(program: &Path, folder: &Path) {
     assert_eq!(output(Command::new(program).arg(data)), "all held\n");
 }
 
-const C: [&str; 4] = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
-const CPP: [&str; 4] = ["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"];
+/// A compiler and its options.
+type Language = (&'static str, &'static [&'static str]);
+
+const C: Language = ("cc", &["-std=c11", "-Wall", "-Wextra", "-Werror"]);
+const CPP: Language = (
+    "c++",
+    &["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+);
+
+fn holds((compiler, options): Language, source: &str, link: Link) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = format!("integration/c/{source}");
+    if let Some(program) = built(compiler, &source, options, link, folder.path()) {
+        all_held(&program, folder.path());
+    }
+}
 
 #[test]
 fn they_hold_in_c() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = "integration/c/behaviour.c";
-    if let Some(program) = built("cc", source, &C, Link::Shared, folder.path()) {
-        all_held(&program, folder.path());
-    }
+    holds(C, "behaviour.c", Link::Shared);
 }
 
 #[test]
 fn refusals_hold_in_c() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = "integration/c/refusals.c";
-    if let Some(program) = built("cc", source, &C, Link::Shared, folder.path()) {
-        all_held(&program, folder.path());
-    }
+    holds(C, "refusals.c", Link::Shared);
 }
 
 #[test]
 fn outputs_hold_in_cpp() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = "integration/c/outputs.cpp";
-    if let Some(program) = built("c++", source, &CPP, Link::Shared, folder.path()) {
-        all_held(&program, folder.path());
-    }
+    holds(CPP, "outputs.cpp", Link::Shared);
 }
 
 #[test]
 fn timestamps_hold_in_cpp() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = "integration/c/timestamps.cpp";
-    if let Some(program) = built("c++", source, &CPP, Link::Shared, folder.path()) {
-        all_held(&program, folder.path());
-    }
+    holds(CPP, "timestamps.cpp", Link::Shared);
 }
 
 #[test]
 fn they_hold_in_cpp() {
     for link in [Link::Shared, Link::Static] {
-        let folder = tempfile::tempdir().unwrap();
-        let source = "integration/c/behaviour.cpp";
-        if let Some(program) = built("c++", source, &CPP, link, folder.path()) {
-            all_held(&program, folder.path());
-        }
+        holds(CPP, "behaviour.cpp", link);
     }
 }
 
@@ -67,7 +61,7 @@ fn they_hold_in_cpp() {
     clippy::disallowed_methods,
     reason = "a source is no file of a database"
 )]
-fn nothing_leaks(compiler: &str, options: &[&str], sources: &[&str]) {
+fn nothing_leaks((compiler, options): Language, sources: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.c");
     std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
@@ -96,14 +90,10 @@ fn nothing_leaks(compiler: &str, options: &[&str], sources: &[&str]) {
 
 #[test]
 fn nothing_leaks_in_c() {
-    nothing_leaks("cc", &C, &["behaviour.c", "refusals.c"]);
+    nothing_leaks(C, &["behaviour.c", "refusals.c"]);
 }
 
 #[test]
 fn nothing_leaks_in_cpp() {
-    nothing_leaks(
-        "c++",
-        &CPP,
-        &["behaviour.cpp", "outputs.cpp", "timestamps.cpp"],
-    );
+    nothing_leaks(CPP, &["behaviour.cpp", "outputs.cpp", "timestamps.cpp"]);
 }

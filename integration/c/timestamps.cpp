@@ -100,6 +100,26 @@ class Stamped {
   std::unique_ptr<DB> db_;
 };
 
+// Whether each key reads the same in both at each time.
+bool AreSame(const Stamped& plain, const Stamped& filtered) {
+  EXPECT(IsComplete(filtered.db()));
+  for (const char* key :
+       {"anchor", "flushed", "deleted", "held", "never put", "deleted again", "absent", ""}) {
+    for (uint64_t time = 1; time < 10; ++time) {
+      const auto expected = plain.Read(key, time);
+      const auto stored = filtered.Read(key, time);
+      for (size_t way = 0; way < expected.size(); ++way) {
+        if (expected[way] == stored[way]) continue;
+        std::cerr << key << " at " << time << ", way " << way << ": " << expected[way].status << " "
+                  << expected[way].value << ", with filters " << stored[way].status << " "
+                  << stored[way].value << std::endl;
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -122,25 +142,7 @@ int main(int argc, char** argv) {
     db.Put("held", 8);
     db.Delete("deleted again", 7);
   });
-  const std::vector<std::string> keys = {"anchor",    "flushed",       "deleted", "held",
-                                         "never put", "deleted again", "absent",  ""};
-  const auto compare = [&] {
-    EXPECT(IsComplete(filtered.db()));
-    for (const std::string& key : keys) {
-      for (uint64_t time = 1; time < 10; ++time) {
-        const auto expected = plain.Read(key, time);
-        const auto stored = filtered.Read(key, time);
-        for (size_t way = 0; way < expected.size(); ++way) {
-          if (expected[way] == stored[way]) continue;
-          std::cerr << key << " at " << time << ", way " << way << ": " << expected[way].status << " "
-                    << expected[way].value << ", with filters " << stored[way].status << " "
-                    << stored[way].value << std::endl;
-          return false;
-        }
-      }
-    }
-    return true;
-  };
+  const auto compare = [&] { return AreSame(plain, filtered); };
   EXPECT(compare());
   const uint64_t absent = Stats(filtered.db()).absent;
   EXPECT(compare());

@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 
 use lsm_sieve::{RocksDb, SieveDb};
-use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{Options, ReadOptions, SliceTransform};
 
 use crate::support::binding::options_by_text;
@@ -17,6 +16,7 @@ use crate::support::model_db::{
     Dice, Model, absent_key, check_settled, cover, fill, for_speed, options, report, settle,
     verify_finds_every_key,
 };
+use crate::support::reads::skipped_ssts;
 
 /// Partitions of about ten keys.
 fn partitioned(more: &str) -> Options {
@@ -58,7 +58,7 @@ fn a_partitioned_sst_has_one_segment_filter() {
         check_settled(&db, &model);
         // RocksDB's own lookups, past the summary filter, skip SSTs by them.
         assert!(
-            skipped_by(|| {
+            skipped_ssts(|| {
                 (0..300).for_each(|i| assert!(db.get_unfiltered(absent_key(i)).unwrap().is_none()));
             }) > 250
         );
@@ -67,17 +67,6 @@ fn a_partitioned_sst_has_one_segment_filter() {
         check_settled(&db, &model);
         verify_finds_every_key(&db);
     }
-}
-
-/// How many SSTs RocksDB skips in its filters' stead.
-fn skipped_by(read: impl FnOnce()) -> u64 {
-    set_perf_stats(PerfStatsLevel::EnableCount);
-    let mut counters = PerfContext::default();
-    counters.reset();
-    read();
-    let skipped = counters.metric(PerfMetric::BloomSstMissCount);
-    set_perf_stats(PerfStatsLevel::Disable);
-    skipped
 }
 
 /// RocksDB gives a partition the prefix before it and the one behind it, as if they were keys. Seeks
@@ -133,7 +122,7 @@ fn every_prefix_of_a_partitioned_sst_is_found_from_both_sides() {
     scan_all();
     each_has_a_filter(&db);
     scan_all();
-    assert!(skipped_by(scan_all) > 100);
+    assert!(skipped_ssts(scan_all) > 100);
     db.compact_range::<&[u8], &[u8]>(None, None);
     each_has_a_filter(&db);
     scan_all();

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use lsm_sieve::{SieveDb, Transaction};
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBAccess, DBWithThreadMode, Error, ReadOptions,
     SnapshotWithThreadMode, ThreadMode,
@@ -235,4 +236,15 @@ pub(crate) fn for_update_either_way<'db, C: AsColumnFamilyRef>()
         .into_iter()
         .zip(exclusive)
         .map(|(shared, exclusive)| [shared, exclusive])
+}
+
+/// How many SSTs this read skipped by their filters.
+pub(crate) fn skipped_ssts(read: impl FnOnce()) -> u64 {
+    set_perf_stats(PerfStatsLevel::EnableCount);
+    let mut counters = PerfContext::default();
+    counters.reset();
+    read();
+    let skipped = counters.metric(PerfMetric::BloomSstMissCount);
+    set_perf_stats(PerfStatsLevel::Disable);
+    skipped
 }

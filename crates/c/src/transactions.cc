@@ -48,7 +48,7 @@ class Filtered final : public Base {
       return Base::GetImpl(options, cf, key, value);
     };
     if (cf == nullptr || options.timestamp != nullptr ||
-        cf->GetComparator()->timestamp_size() > 0 || HasWritten(this->GetWriteBatch(), cf, key)) {
+        HasWritten(this->GetWriteBatch(), cf, key)) {
       return read();
     }
     return sieve_.Read(cf, key, read, [&] { value->Reset(); });

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use lsm_sieve::{Isolation, SieveDb, SieveOptions};
-use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{Direction, IteratorMode, SliceTransform, TransactionDBOptions};
 
 use super::twins::sieve;
 use crate::support::model_db::{cover, options, settle};
+use crate::support::reads::skipped_ssts;
 
 const SSTS: u32 = 6;
 
@@ -26,17 +26,6 @@ fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
     cover(&db);
     settle(&db);
     db
-}
-
-/// How many SSTs this read skipped by their filters.
-fn skipped(read: impl FnOnce()) -> u64 {
-    set_perf_stats(PerfStatsLevel::EnableCount);
-    let mut counters = PerfContext::default();
-    counters.reset();
-    read();
-    let skipped = counters.metric(PerfMetric::BloomSstMissCount);
-    set_perf_stats(PerfStatsLevel::Disable);
-    skipped
 }
 
 /// A filter that answers point reads alone must know them all: `MultiGet` by its batches, the others
@@ -74,15 +63,15 @@ fn point_reads_skip_ssts_without_a_filter_policy() {
             }),
         ];
         for (what, read) in reads {
-            assert!(skipped(read) >= u64::from(SSTS) - 1, "{what}");
+            assert!(skipped_ssts(read) >= u64::from(SSTS) - 1, "{what}");
         }
         let seek = || assert!(db.prefix_exists(key).unwrap());
-        assert!(skipped(seek) >= u64::from(SSTS) - 1);
+        assert!(skipped_ssts(seek) >= u64::from(SSTS) - 1);
         let scan = || {
             let from = IteratorMode::From(key.as_bytes(), Direction::Forward);
             let rows = db.iterator(from).map(Result::unwrap);
             assert_eq!(rows.count(), 50 * SSTS as usize);
         };
-        assert_eq!(skipped(scan), 0);
+        assert_eq!(skipped_ssts(scan), 0);
     }
 }

@@ -138,8 +138,9 @@ class FilteredIterator final : public Iterator {
 }  // namespace
 
 Iterator* NewFilteredIterator(std::unique_ptr<Iterator> inner, const ReadOptions& options,
-                              bool is_bounded, const std::atomic<bool>& has_extractor_changed, uint32_t cf,
-                              uint64_t edition, uint32_t most_found, const Sieve& sieve) {
+                              bool is_bounded, const std::atomic<bool>& has_extractor_changed,
+                              uint32_t cf, uint64_t edition, uint32_t most_found,
+                              const Sieve& sieve) {
   return new FilteredIterator(std::move(inner), options, is_bounded, has_extractor_changed, cf,
                               edition, most_found, sieve);
 }

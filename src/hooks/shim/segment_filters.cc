@@ -327,9 +327,7 @@ class SegmentPolicy : public FilterPolicy {
 
 class Collector : public TablePropertiesCollector {
  public:
-  // `feeds`: no filter builder adds this SST's keys, so the collector does.
-  Collector(std::shared_ptr<TableCapture> capture, bool feeds)
-      : capture_(std::move(capture)), feeds_(feeds) {}
+  explicit Collector(std::shared_ptr<TableCapture> capture) : capture_(std::move(capture)) {}
 
   const char* Name() const override { return "lsm-sieve"; }
   Status AddUserKey(const Slice& stored, const Slice&, EntryType type, SequenceNumber,
@@ -338,7 +336,7 @@ class Collector : public TablePropertiesCollector {
       ++entries_;
       Slice key = WithoutTimestamp(stored, capture_->cf_filter()->timestamp_size());
       FAULT(TimestampAddedToSegmentKey, key = stored);
-      if (feeds_) capture_->Add(key);
+      if (capture_->collects()) capture_->Add(key);
     }
     return Status::OK();
   }
@@ -353,7 +351,6 @@ class Collector : public TablePropertiesCollector {
 
  private:
   const std::shared_ptr<TableCapture> capture_;
-  const bool feeds_;
   uint64_t entries_ = 0;
 };
 
@@ -366,12 +363,11 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
     std::shared_ptr<TableCapture> begun = std::move(pending_capture);
     pending_capture.reset();
     if (begun != nullptr && begun->cf_filter() == cf_filter_.get()) {
-      const bool feeds = begun->collects();
-      return new Collector(std::move(begun), feeds);
+      return new Collector(std::move(begun));
     }
     auto capture =
         std::make_shared<TableCapture>(cf_filter_, TableOrigin::kUnknown, false, false, true);
-    return new Collector(std::move(capture), true);
+    return new Collector(std::move(capture));
   }
 
  private:
