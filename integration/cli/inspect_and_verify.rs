@@ -22,7 +22,7 @@ use crate::runner::{
     text,
 };
 use crate::support::database_files::{contents, sidecars};
-use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve};
+use crate::support::model_db::{Model, cover, fill, key, open, options, settle, sieve};
 
 /// A closed database of two families with filters.
 fn database(path: &Path) {
@@ -63,6 +63,42 @@ fn path_without_a_database_is_refused_and_unchanged() {
     }
     assert!(!home.path().join("none").exists());
     assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
+}
+
+#[test]
+fn database_with_another_comparator_of_rocksdbs_is_opened() {
+    for comparator in [
+        "rocksdb.ReverseBytewiseComparator",
+        "leveldb.BytewiseComparator.u64ts",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let text = format!("comparator={comparator}");
+        let options = options().get_options_from_string(text).unwrap();
+        {
+            let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+            for i in 10..500 {
+                let put = match comparator.ends_with("u64ts") {
+                    true => db.put_with_ts(key(i), 7_u64.to_le_bytes(), b"value"),
+                    false => db.put(key(i), b"value"),
+                };
+                put.unwrap();
+            }
+            db.flush().unwrap();
+            cover(&db);
+            settle(&db);
+        }
+        let path = home.path().to_str().unwrap();
+        let report = json(&["inspect", path]);
+        let family = &report["column_families"][0];
+        assert_eq!(family["segments"][0]["entries"], 490, "{report}");
+        assert_eq!(family["uncovered_segments"], 0, "{report}");
+        let report = json(&["verify", path, "--full"]);
+        assert_eq!(report["keys_checked"], 490, "{report}");
+        assert!(
+            report["lost_keys"].as_array().unwrap().is_empty(),
+            "{report}"
+        );
+    }
 }
 
 #[test]

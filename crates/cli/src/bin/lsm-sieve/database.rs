@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::store::column_families;
 use rocksdb::Options;
@@ -54,14 +54,7 @@ impl Database {
             )));
         }
         let lock = keep_writers_out(&self.path)?;
-        let front = SieveOptions::default().folder(&filters);
-        let engine = Options::default();
-        let db = SieveDb::builder(&self.path)
-            .options(&engine)
-            .filters(&front)
-            .cfs(families)
-            .read_only(false)
-            .open()?;
+        let db = self.open_read_only(families, &filters)?;
         let mut progress = Progress::unbounded("loading filters");
         let mut watched = Ok(());
         let loaded = db.filters().wait_for_maintenance_while(LOADING_MAX, || {
@@ -77,6 +70,23 @@ impl Database {
             )));
         }
         Ok(OpenDatabase { db, _lock: lock })
+    }
+
+    /// With default options, or those of the last open: RocksDB refuses another comparator than a
+    /// database has.
+    fn open_read_only(&self, families: Vec<String>, filters: &Path) -> Result<SieveDb, OpenError> {
+        let settings = SieveOptions::default().folder(filters);
+        let open = |options: &Options, families: Vec<(String, Options)>| {
+            let builder = SieveDb::builder(&self.path).options(options);
+            let builder = builder.filters(&settings).cfs_with_opts(families);
+            builder.read_only(false).open()
+        };
+        let default = Options::default;
+        let families = families.into_iter().map(|family| (family, default()));
+        open(&default(), families.collect()).or_else(|refused| {
+            let latest = SieveDb::latest_options(&default(), &self.path);
+            latest.map_or(Err(refused), |(options, families)| open(&options, families))
+        })
     }
 }
 
