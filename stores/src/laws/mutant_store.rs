@@ -69,6 +69,8 @@ impl<S: Store> Store for MutantStore<S> {
         if self.is(Mutant::RecordsApart) {
             self.commit_late()?;
             self.store.commit(batch, &[])?;
+            // A store that writes its files later may otherwise lose the keys with the records.
+            self.store.sync()?;
             *unpoisoned(self.late.lock()) = records.to_vec();
             return Ok(());
         }
