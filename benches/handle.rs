@@ -11,7 +11,8 @@
 //! the rounds, in which the contestants take turns; `ratio_miss` is native through handle, the
 //! others handle through native; and the bits per key of all filters, by RocksDB's table properties
 //! and by the filters' health. Run with `cargo bench --bench handle`; `-- 1000000` for another number
-//! of keys, `-- timestamps` for keys with timestamps, `-- partitions` for partitioned filters.
+//! of keys, `-- timestamps` for keys with timestamps, `-- partitions` for partitioned filters,
+//! `-- kvrocks` for the options of Kvrocks.
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
@@ -42,13 +43,25 @@ enum Form {
     Plain,
     Timestamps,
     Partitions,
+    Kvrocks,
 }
+
+/// What Kvrocks sets beside the options of all forms.
+const KVROCKS: &str = "block_based_table_factory={format_version=5;\
+    index_type=kTwoLevelIndexSearch;partition_filters=true;optimize_filters_for_memory=true;\
+    metadata_block_size=4096;data_block_index_type=kDataBlockBinaryAndHash;\
+    data_block_hash_table_util_ratio=0.75;block_size=16384;\
+    cache_index_and_filter_blocks=true;cache_index_and_filter_blocks_with_high_priority=true;\
+    pin_l0_filter_and_index_blocks_in_cache=true};\
+    min_write_buffer_number_to_merge=2;max_write_buffer_number=4;\
+    memtable_whole_key_filtering=true;memtable_prefix_bloom_size_ratio=0.1";
 
 impl Form {
     fn asked_for() -> Self {
         let form = |word: String| match word.as_str() {
             "timestamps" => Some(Self::Timestamps),
             "partitions" => Some(Self::Partitions),
+            "kvrocks" => Some(Self::Kvrocks),
             _ => None,
         };
         std::env::args().find_map(form).unwrap_or(Self::Plain)
@@ -62,6 +75,7 @@ impl Form {
             Self::Partitions => {
                 "block_based_table_factory={index_type=kTwoLevelIndexSearch;partition_filters=true}"
             }
+            Self::Kvrocks => KVROCKS,
         };
         options.get_options_from_string(text)
     }

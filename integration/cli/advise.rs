@@ -116,6 +116,34 @@ fn front_advice_uses_engine_counters() {
     db.put(b"still", b"in use").unwrap();
 }
 
+/// The first half of the keys is in an SST.
+#[test]
+fn front_advice_reads_other_comparators_of_rocksdbs() {
+    for comparator in [
+        "rocksdb.ReverseBytewiseComparator",
+        "leveldb.BytewiseComparator.u64ts",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let text = format!("create_if_missing=true;comparator={comparator}");
+        let options = Options::default().get_options_from_string(text).unwrap();
+        let db = DB::open(&options, home.path()).unwrap();
+        for key in (0..LOADED).map(u32::to_be_bytes) {
+            let put = match comparator.ends_with("u64ts") {
+                true => db.put_with_ts(key, 7_u64.to_le_bytes(), b"a record"),
+                false => db.put(key, b"a record"),
+            };
+            put.unwrap();
+            if key == (LOADED / 2).to_be_bytes() {
+                db.flush().unwrap();
+            }
+        }
+        drop(db);
+        let advised = front(home.path(), &["--reads", "1000", "--misses", "900"]);
+        assert_eq!(number(&advised["keys"]), f64::from(LOADED), "{advised}");
+        assert_eq!(advised["verdict"]["use_it"], true, "{advised}");
+    }
+}
+
 #[test]
 fn front_advice_uses_the_log_of_a_running_database() {
     let home = tempfile::tempdir().unwrap();

@@ -6,15 +6,15 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lsm_sieve::{RocksDb, SieveDb};
-use rocksdb::{Options, ReadOptions, SliceTransform};
+use rocksdb::{CompactionDecision as Decision, Options, ReadOptions, SliceTransform};
 
 use crate::support::binding::options_by_text;
 use crate::support::model_db::{
-    Dice, Model, absent_key, check_settled, cover, fill, for_speed, options, report, settle,
-    verify_finds_every_key,
+    Dice, KEYS, Model, absent_key, check_cf_reads, check_settled, cover, fill, for_speed, options,
+    report, settle, verify_finds_every_key, write_randomly,
 };
 use crate::support::reads::skipped_ssts;
 
@@ -67,6 +67,73 @@ fn a_partitioned_sst_has_one_segment_filter() {
         check_settled(&db, &model);
         verify_finds_every_key(&db);
     }
+}
+
+/// What Kvrocks' storage sets for every column family, with small memtables and levels.
+const KVROCKS: &str = "block_based_table_factory={format_version=5;\
+    index_type=kTwoLevelIndexSearch;filter_policy=bloomfilter:10;partition_filters=true;\
+    optimize_filters_for_memory=true;metadata_block_size=4096;\
+    data_block_index_type=kDataBlockBinaryAndHash;data_block_hash_table_util_ratio=0.75;\
+    block_size=16384;cache_index_and_filter_blocks=true;\
+    cache_index_and_filter_blocks_with_high_priority=true;\
+    pin_l0_filter_and_index_blocks_in_cache=true};\
+    min_write_buffer_number_to_merge=2;max_write_buffer_number=4;enable_pipelined_write=true;\
+    memtable_whole_key_filtering=true;memtable_prefix_bloom_size_ratio=0.1;\
+    enable_blob_files=true;min_blob_size=16;enable_blob_garbage_collection=true;\
+    write_buffer_size=65536;target_file_size_base=65536;max_bytes_for_level_base=131072";
+
+/// The column families of a Kvrocks database beside the default one.
+const FAMILIES_OF_KVROCKS: [&str; 5] = ["metadata", "zset_score", "pubsub", "propagate", "stream"];
+
+/// Its compaction filters remove what expired.
+fn drop_expired(_: u32, _: &[u8], value: &[u8]) -> Decision {
+    match value {
+        b"expired" => Decision::Remove,
+        _ => Decision::Keep,
+    }
+}
+
+#[test]
+fn a_database_with_the_options_of_kvrocks_is_read_as_its_model_says() {
+    let home = tempfile::tempdir().unwrap();
+    let open = || {
+        let mut options = options_by_text(&options(), KVROCKS).unwrap();
+        options.set_compaction_filter("expired", drop_expired);
+        let families = FAMILIES_OF_KVROCKS.map(|name| (name, options.clone()));
+        let builder = SieveDb::builder(home.path()).options(&options);
+        let builder = builder.filters(&for_speed()).cfs_with_opts(families);
+        builder.open().unwrap()
+    };
+    let names = || FAMILIES_OF_KVROCKS.into_iter().chain(["default"]);
+    let mut models: BTreeMap<_, _> = names().map(|name| (name, Model::new())).collect();
+    let mut dice = Dice(5);
+    let mut db = open();
+    for round in 0..3 {
+        for (name, model) in &mut models {
+            write_randomly(&db, name, model, &mut dice, 1_500);
+            check_cf_reads(&db, name, model);
+            let cf = db.cf_handle(name).unwrap();
+            for i in 0..200 {
+                let key = format!("expired-{round}-{i}");
+                db.put_cf(&cf, key, b"expired").unwrap();
+            }
+            db.compact_range_cf::<&[u8], &[u8]>(&cf, None, None);
+            check_cf_reads(&db, name, model);
+        }
+        drop(db);
+        db = open();
+    }
+    cover(&db);
+    settle(&db);
+    for (name, model) in &models {
+        let tally = check_cf_reads(&db, name, model);
+        assert!(
+            tally.ruled_out * 10 >= KEYS as usize * 9,
+            "{name} {tally:?}"
+        );
+    }
+    verify_finds_every_key(&db);
+    each_has_a_filter(&db);
 }
 
 /// RocksDB gives a partition the prefix before it and the one behind it, as if they were keys. Seeks

@@ -6,7 +6,7 @@
 //! # Map
 //!
 //! Each module uses only the modules before it: [`math`] -> [`hash`] -> `bits` -> [`filter`] ->
-//! `id`.
+//! [`range`] -> `id`.
 
 #[doc(hidden)]
 pub mod bits;
@@ -15,6 +15,7 @@ pub mod hash;
 #[doc(hidden)]
 pub mod id;
 pub mod math;
+pub mod range;
 
 pub use id::SegmentId;
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use lsm_sieve::SieveOptions;
+use lsm_sieve::{SieveDb, SieveOptions};
 use lsm_sieve_cli::advise::statistics::Counts;
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::store::column_families;
@@ -17,7 +17,7 @@ use lsm_sieve_filter::filter::{Kind, Stage};
 use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve_filter::math::{Items, Rate};
 use rocksdb::properties::{AGGREGATED_TABLE_PROPERTIES, ESTIMATE_NUM_KEYS};
-use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, LiveFile, Options};
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, LiveFile, Options, ReadOptions};
 use serde::Serialize;
 
 use crate::engine;
@@ -28,14 +28,19 @@ use crate::progress::Progress;
 pub(super) struct Database {
     engine: DB,
     family: String,
+    /// Whether its keys have timestamps. Then the latest versions are read.
+    has_timestamps: bool,
     /// RocksDB's estimate.
     pub(super) keys: Items,
 }
 
-/// Options that can read any database. The database's own OPTIONS file is not used: it does not
-/// name filters that were set through RocksDB's C interface, and misses would be timed without
-/// them.
-fn options(cache_mib: u64) -> Options {
+/// The size of RocksDB's own timestamps.
+const TIMESTAMP_SIZE: usize = 8;
+
+/// Makes options read any database of their comparator. Filters in the database's own OPTIONS file
+/// are not used: it does not name those that were set through RocksDB's C interface, and misses
+/// would be timed without them.
+fn for_reading(mut options: Options, cache_mib: u64) -> Options {
     const BLOCK_BASED: bool = false;
     let mut table = BlockBasedOptions::default();
     // Any of RocksDB's filters can read all of them.
@@ -43,7 +48,6 @@ fn options(cache_mib: u64) -> Options {
     let cache = usize::try_from(cache_mib << 20).unwrap_or(usize::MAX);
     table.set_block_cache(&Cache::new_lru_cache(cache));
     table.set_cache_index_and_filter_blocks(false);
-    let mut options = Options::default();
     options.set_block_based_table_factory(&table);
     // RocksDB 11.8.1 crashes without it if the manifest lists logs.
     options.set_track_and_verify_wals_in_manifest(true);
@@ -86,14 +90,26 @@ impl Database {
                 "{path} has filters already; `lsm-sieve inspect {path}` shows their size"
             )));
         }
-        let options = || options(cache_mib);
-        let opened = [(&family, options())];
-        let engine = DB::open_cf_with_opts_for_read_only(&options(), path, opened, false)?;
+        let open = |of_family: Options| {
+            let opened = [(&family, for_reading(of_family, cache_mib))];
+            let options = for_reading(Options::default(), cache_mib);
+            DB::open_cf_with_opts_for_read_only(&options, path, opened, false)
+        };
+        // RocksDB refuses another comparator than the family has. Its name is in the OPTIONS file.
+        let engine = open(Options::default()).or_else(|refused| {
+            let latest = SieveDb::latest_options(&Options::default(), path);
+            let families = latest.map_or_else(|_| Vec::new(), |(_, families)| families);
+            let of_family = families.into_iter().find(|(name, _)| *name == family);
+            of_family.map_or(Err(refused), |(_, options)| open(options))
+        })?;
         let mut database = Self {
             engine,
             family,
+            has_timestamps: false,
             keys: Items::new(0),
         };
+        // RocksDB refuses a read without a timestamp of a family that has them.
+        database.has_timestamps = database.has(b"").is_err();
         let keys = database
             .engine
             .property_int_value_cf(database.family()?, ESTIMATE_NUM_KEYS)?;
@@ -107,7 +123,17 @@ impl Database {
     }
 
     fn has(&self, key: &[u8]) -> Result<bool, Stop> {
-        Ok(self.engine.get_pinned_cf(self.family()?, key)?.is_some())
+        let read = self.read_options();
+        let value = self.engine.get_pinned_cf_opt(self.family()?, key, &read)?;
+        Ok(value.is_some())
+    }
+
+    fn read_options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if self.has_timestamps {
+            options.set_timestamp([u8::MAX; TIMESTAMP_SIZE]);
+        }
+        options
     }
 
     /// Bytes of the engine's own filters.
@@ -193,12 +219,13 @@ impl Database {
 
     /// Samples keys at random positions between the first and the last.
     fn sample(&self, samples: u64) -> Result<Vec<Key>, Stop> {
-        let mut iterator = self.engine.raw_iterator_cf(self.family()?);
+        let read = self.read_options();
+        let mut iterator = self.engine.raw_iterator_cf_opt(self.family()?, read);
         iterator.seek_to_last();
         let last: Key = iterator.key().unwrap_or_default().into();
         iterator.seek_to_first();
         let first: Key = iterator.key().unwrap_or_default().into();
-        let places = Places::between(&first, &last);
+        let places = Places::between((&first).min(&last), (&first).max(&last));
         let mut keys = Vec::new();
         let mut progress = Progress::new("finding keys", samples);
         for draw in 0..samples {
