@@ -28,7 +28,7 @@ use std::time::Instant;
 use common::{keys_asked_for, median};
 use lsm_sieve_cli::workload::random::{Random, scramble};
 use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve_filter::range::{RangeBuilder, RangeFilter, RangeShape};
+use lsm_sieve_filter::range::{RangeBuilder, RangeFilter};
 use rocksdb::{DB, ReadOptions, SliceTransform};
 
 const ROUNDS: usize = 5;
@@ -71,12 +71,11 @@ fn database(events: &[Event], runs: usize, home: &std::path::Path) -> Result<DB,
 fn filter(events: &[Event]) -> Result<(RangeFilter, f64), Box<dyn Error>> {
     let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));
     let start = Instant::now();
-    let shape = RangeShape::new(events.len() as u64, BITS)?;
-    let mut builder = RangeBuilder::new(hasher, shape);
+    let mut builder = RangeBuilder::new(hasher);
     for &(number, second) in events {
         builder.insert(&stream(number), &second.to_be_bytes());
     }
-    let filter = builder.finish()?;
+    let filter = builder.finish(BITS)?;
     let build_ns = start.elapsed().as_nanos() as f64 / events.len() as f64;
     Ok((filter, build_ns))
 }
@@ -151,7 +150,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let (ns, maybe) = ns_each(&ranges, |(number, first)| {
                         filter.may_contain(&stream(number), first, first + width - 1)
                     });
-                    (ours.push(ns), passed = maybe);
+                    ours.push(ns);
+                    passed = maybe;
                 }
                 let (native_ns, filter_ns) = (median(native), median(ours));
                 let line = serde_json::json!({

@@ -126,6 +126,14 @@ faults! {
     StageFilledUnprobed => "interleavings::scalable",
     /// A filter beyond its budget drops keys instead of answering *maybe*.
     KeysDroppedOverBudget => "filter::",
+    /// A key before the end of a range may have its number, and that is not asked for.
+    RangeEndLeftOut => "range::",
+    /// Of a range over two blocks, the second is not asked for.
+    SecondBlockNotAsked => "range::",
+    /// Codes that begin again at zero are not asked for.
+    WrappedCodesNotAsked => "range::",
+    /// Of codes over several buckets, those of the last are not asked for.
+    LastBucketNotAsked => "range::",
     /// A counter at its maximum is decremented, though it may stand for more.
     SaturatedCounterDecremented => "lab/classics filter::",
     /// A fold keeps one line of each pair.
@@ -682,6 +690,10 @@ faults! {
     GoneSstsRemembered => "stores/slatedb publish",
     /// A database that was restored from a backup is taken for one that went on.
     RestoredBucketUnnoticed => "stores/slatedb restores::",
+    /// A scan over keys of several prefixes is answered for the first of them.
+    ScanOfTwoPrefixesAnswered => "stores/slatedb scan_policy::",
+    /// A scan of a prefix is answered for the key that ends with it.
+    ScannedPrefixIsKey => "stores/slatedb scan_policy::",
 }
 
 /// Whether the environment names this fault.

@@ -94,6 +94,10 @@ impl Binding {
         self.imprint
     }
 
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         self.hasher.hash(key)

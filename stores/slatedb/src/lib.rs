@@ -15,6 +15,7 @@
 //! # Layers
 //!
 //! 1. [`SievePolicy`]: a filter of this crate inside each SST, in place of SlateDB's own.
+//!    [`ScanPolicy`] puts one for scans beside it: of prefixes, and of ranges within one.
 //! 2. The filters of all SSTs of a [`SieveReader`] stay in memory. Each new SST takes one request.
 //! 3. [`Publisher`] stores one summary filter per checkpoint, so that a new [`SieveReader`] takes
 //!    one request for all SSTs.
@@ -77,7 +78,7 @@
 //! # Map
 //!
 //! Each module uses only the modules before it: `error`, `answer`, `binding` -> `bucket`,
-//! `keys` -> `policy`, `ssts`, `current`, `log`, `options` -> `coverage` -> `source` -> `pinned` -> `reader`,
+//! `keys` -> `policy`, `scan_policy`, `ssts`, `current`, `log`, `options` -> `coverage` -> `source` -> `pinned` -> `reader`,
 //! `publisher` -> `writer`, `report`. Start with `pinned` and `coverage`.
 
 mod answer;
@@ -94,6 +95,7 @@ mod policy;
 mod publisher;
 mod reader;
 mod report;
+mod scan_policy;
 mod source;
 mod ssts;
 mod writer;
@@ -103,11 +105,13 @@ pub use bucket::Bucket;
 pub use current::Publication;
 pub use error::{BucketError, OpenError, PublishError, WriteError};
 pub use lsm_sieve_filter::math::Rate;
+pub use lsm_sieve_filter::range::RangeError;
 pub use options::Options;
 pub use pinned::PinnedReader;
 pub use policy::SievePolicy;
 pub use publisher::{Cleaned, Publisher};
 pub use reader::{SieveReader, Stats};
 pub use report::{Inspection, Verification, inspect, verify};
+pub use scan_policy::ScanPolicy;
 pub use slatedb;
 pub use writer::{SieveBatch, SieveWriter};

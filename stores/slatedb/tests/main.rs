@@ -20,6 +20,7 @@ mod processes;
 mod publish;
 mod restores;
 mod s3;
+mod scan_policy;
 mod segments;
 mod settings;
 mod weed;

@@ -1,46 +1,69 @@
 //! Builds a range filter from all keys.
 
-use super::{BUCKETS, PADDING, RangeError, RangeFilter, RangeShape, code, number};
-use crate::hash::KeyHasher;
+use super::{BUCKETS, PADDING, RangeError, RangeFilter, RangeShape, block, number};
+use crate::hash::{KeyHash, KeyHasher};
 
-/// Collects keys: eight bytes of memory for each.
+/// Collects keys: ten bytes of memory for each, and twice that while the filter is built.
 #[derive(Debug)]
 pub struct RangeBuilder {
     hasher: KeyHasher,
-    shape: RangeShape,
-    codes: Vec<u64>,
+    blocks: Vec<KeyHash>,
+    within: Vec<u16>,
+    lacks_memory: bool,
 }
 
 impl RangeBuilder {
-    /// For keys that `hasher` hashes. With more keys than the shape is for, the filter takes more bits
-    /// and more ranges pass.
-    pub fn new(hasher: KeyHasher, shape: RangeShape) -> Self {
+    /// For keys that `hasher` hashes.
+    pub fn new(hasher: KeyHasher) -> Self {
         Self {
             hasher,
-            shape,
-            codes: Vec::new(),
+            blocks: Vec::new(),
+            within: Vec::new(),
+            lacks_memory: false,
         }
     }
 
-    /// Takes a key: its prefix, and the rest behind it.
+    /// Takes a key: its prefix, and the rest behind it. One that is given twice in a row counts once.
     #[inline]
     pub fn insert(&mut self, prefix: &[u8], rest: &[u8]) {
-        let code = code(&self.hasher, self.shape, prefix, number(rest));
-        self.codes.push(code);
+        let (block, within) = block(&self.hasher, prefix, number(rest));
+        if (self.blocks.last(), self.within.last()) == (Some(&block), Some(&within)) {
+            return;
+        }
+        match (self.blocks.try_reserve(1), self.within.try_reserve(1)) {
+            (Ok(()), Ok(())) => {
+                self.blocks.push(block);
+                self.within.push(within);
+            }
+            _ => self.lacks_memory = true,
+        }
     }
 
-    /// The filter of these keys.
+    /// The filter of these keys, with this many bits for each.
     ///
     /// # Errors
-    /// [`RangeError::Size`] if it would be larger than 4 GiB.
-    pub fn finish(mut self) -> Result<RangeFilter, RangeError> {
-        self.codes.sort_unstable();
-        self.codes.dedup();
-        let low_bits = self.shape.low_bits;
-        let groups = u64::from(self.shape.groups);
-        let mut bits = BitWriter::default();
-        let mut starts = Vec::with_capacity(groups as usize + 1);
-        let mut left = &self.codes[..];
+    /// Those of [`RangeShape::new`], [`RangeError::Size`] if it would be larger than 4 GiB, and
+    /// [`RangeError::Memory`] if the allocator refuses it, or refused a key.
+    pub fn finish(self, bits_per_key: u32) -> Result<RangeFilter, RangeError> {
+        let shape = RangeShape::new(self.blocks.len() as u64, bits_per_key)?;
+        if self.lacks_memory {
+            return Err(RangeError::Memory);
+        }
+        let mut codes: Vec<u64> = reserved(self.blocks.len() as u64)?;
+        let keys = self.blocks.iter().zip(&self.within);
+        codes.extend(keys.map(|(&block, &within)| shape.code(block, within)));
+        codes.sort_unstable();
+        codes.dedup();
+        let low_bits = shape.low_bits;
+        let groups = u64::from(shape.groups);
+        // Each group ends within a byte.
+        let most_bits = codes.len() as u64 * u64::from(1 + low_bits) + groups * (BUCKETS + 7);
+        let mut bits = BitWriter {
+            bytes: reserved(most_bits / 8 + 1 + PADDING as u64)?,
+            ..BitWriter::default()
+        };
+        let mut starts = reserved(groups + 1)?;
+        let mut left = &codes[..];
         for group in 0..groups {
             starts.push(bits.length()?);
             let end = (group + 1) * BUCKETS;
@@ -64,11 +87,20 @@ impl RangeBuilder {
         bytes.resize(bytes.len() + PADDING, 0);
         Ok(RangeFilter {
             hasher: self.hasher,
-            shape: self.shape,
+            shape,
             starts: starts.into(),
             bytes: bytes.into(),
         })
     }
+}
+
+/// Room for this many, or an error.
+fn reserved<T>(count: u64) -> Result<Vec<T>, RangeError> {
+    let mut room = Vec::new();
+    let count = usize::try_from(count).map_err(|_| RangeError::Memory)?;
+    room.try_reserve_exact(count)
+        .map_err(|_| RangeError::Memory)?;
+    Ok(room)
 }
 
 /// Bits from the lowest of each byte on.

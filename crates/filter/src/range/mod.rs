@@ -5,7 +5,7 @@
 //! eight bytes of the rest are read as a big-endian number, with zeros for those that it lacks.
 //!
 //! ```text
-//! n keys, B bits per key       b = n buckets of 2^(B-2) codes       r = b 2^(B-2)
+//! n keys, B bits per key       at least n buckets of 2^(B-2) codes       r = their codes, at least 2^16
 //!
 //! block   (prefix, ⌊ number / 2^16 ⌋)
 //! code    (⌊ hash(block) r / 2^64 ⌋ + number mod 2^16) mod r        neighbours stay neighbours
@@ -44,14 +44,16 @@ mod builder;
 
 pub use self::builder::RangeBuilder;
 
-use crate::hash::KeyHasher;
+use crate::fault::fault;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;
 
 /// Buckets of a group.
 const BUCKETS: u64 = 32;
 
-/// A block has at most 2^16 numbers.
+/// A block has 2^16 numbers.
 const BLOCK_BITS: u32 = 16;
+const BLOCK: u64 = 1 << BLOCK_BITS;
 
 /// Behind the last group, so that a word can be read from its last bit on.
 const PADDING: usize = 16;
@@ -80,6 +82,9 @@ pub enum RangeError {
     /// More bytes than a filter can have.
     #[error("the codes of a range filter take more than 4 GiB; use fewer bits per key")]
     Size,
+    /// The allocator refused memory.
+    #[error("memory does not suffice for a range filter")]
+    Memory,
     /// A group is not as its shape says.
     #[error("group {0} of a range filter is damaged")]
     Damaged(usize),
@@ -98,24 +103,36 @@ impl RangeShape {
         if keys > Self::MOST_KEYS {
             return Err(RangeError::Keys(keys));
         }
-        let shape = Self {
-            groups: keys.div_ceil(BUCKETS).max(1) as u32,
-            low_bits: bits_per_key.wrapping_sub(2),
-        };
-        match (8..=32).contains(&shape.low_bits) {
-            true => Ok(shape),
-            false => Err(RangeError::Bits(bits_per_key)),
+        let low_bits = bits_per_key.wrapping_sub(2);
+        if !(8..=32).contains(&low_bits) {
+            return Err(RangeError::Bits(bits_per_key));
         }
+        // A block is no larger than all codes.
+        let least = (BLOCK >> low_bits).max(1);
+        Ok(Self {
+            groups: keys.max(least).div_ceil(BUCKETS) as u32,
+            low_bits,
+        })
+    }
+
+    /// Whether a filter can have this shape.
+    fn is_possible(self) -> bool {
+        let buckets = u64::from(self.groups) * BUCKETS;
+        Self::new(buckets, self.low_bits.saturating_add(2)) == Ok(self)
     }
 
     /// All codes are below it.
     fn codes(self) -> u64 {
-        u64::from(self.groups) * BUCKETS << self.low_bits
+        (u64::from(self.groups) * BUCKETS) << self.low_bits
     }
 
-    /// A block is no larger than all codes.
-    fn block_bits(self) -> u32 {
-        self.codes().ilog2().min(BLOCK_BITS)
+    /// The code of a number in the block of this hash.
+    #[inline]
+    fn code(self, block: KeyHash, within: u16) -> u64 {
+        let codes = self.codes();
+        let of_block = ((u128::from(block.get()) * u128::from(codes)) >> 64) as u64;
+        let code = of_block + u64::from(within);
+        if code < codes { code } else { code - codes }
     }
 
     /// The probability with which an empty range of `width` numbers passes at most, if the filter has
@@ -151,6 +168,7 @@ pub fn number(rest: &[u8]) -> u64 {
 #[inline]
 pub fn last_before(end: &[u8]) -> Option<u64> {
     let is_included = end.len() > NUMBER_BYTES || *end.last()? == 0;
+    fault!(RangeEndLeftOut, return number(end).checked_sub(1));
     Some(number(end) - u64::from(!is_included))
 }
 
@@ -183,7 +201,9 @@ impl RangeFilter {
             starts,
             bytes: bytes.into(),
         };
-        if filter.starts.len() as u64 != u64::from(shape.groups) + 1 || filter.starts[0] != 0 {
+        let groups = u64::from(shape.groups) + 1;
+        let is_whole = filter.starts.len() as u64 == groups && filter.starts[0] == 0;
+        if !shape.is_possible() || !is_whole {
             return Err(RangeError::Damaged(0));
         }
         for (at, ends) in filter.starts.windows(2).enumerate() {
@@ -213,14 +233,17 @@ impl RangeFilter {
     /// there is none.
     #[inline]
     pub fn may_contain(&self, prefix: &[u8], first: u64, last: u64) -> bool {
-        let block = self.shape.block_bits();
         if last < first {
             return false;
         }
-        if last - first >> block > 0 {
+        if last - first >= BLOCK {
             return true;
         }
-        let end_of_block = first | ((1 << block) - 1);
+        let end_of_block = first | (BLOCK - 1);
+        fault!(
+            SecondBlockNotAsked,
+            return self.row_may_contain(prefix, first, last.min(end_of_block))
+        );
         self.row_may_contain(prefix, first, last.min(end_of_block))
             || last > end_of_block && self.row_may_contain(prefix, end_of_block + 1, last)
     }
@@ -228,17 +251,17 @@ impl RangeFilter {
     /// The same within one block.
     fn row_may_contain(&self, prefix: &[u8], first: u64, last: u64) -> bool {
         let codes = self.shape.codes();
-        let low = self.code(prefix, first);
+        let (block, within) = block(&self.hasher, prefix, first);
+        let low = self.shape.code(block, within);
         let high = low + (last - first);
+        fault!(
+            WrappedCodesNotAsked,
+            return self.has_code(low, high.min(codes - 1))
+        );
         match high < codes {
             true => self.has_code(low, high),
             false => self.has_code(low, codes - 1) || self.has_code(0, high - codes),
         }
-    }
-
-    #[inline]
-    fn code(&self, prefix: &[u8], number: u64) -> u64 {
-        code(&self.hasher, self.shape, prefix, number)
     }
 
     /// Whether a code from `low` to `high` is stored.
@@ -274,11 +297,12 @@ impl RangeFilter {
     }
 }
 
+/// The hash of the block of a number, and its place there.
 #[inline]
-fn code(hasher: &KeyHasher, shape: RangeShape, prefix: &[u8], number: u64) -> u64 {
+fn block(hasher: &KeyHasher, prefix: &[u8], number: u64) -> (KeyHash, u16) {
     /// Longer ones are copied to the heap.
     const SHORT: usize = 120;
-    let block = (number >> shape.block_bits()).to_be_bytes();
+    let block = (number >> BLOCK_BITS).to_be_bytes();
     let mut bytes = [0; SHORT + NUMBER_BYTES];
     let length = prefix.len();
     let hash = if length <= SHORT {
@@ -288,10 +312,7 @@ fn code(hasher: &KeyHasher, shape: RangeShape, prefix: &[u8], number: u64) -> u6
     } else {
         hasher.hash(&[prefix, &block].concat())
     };
-    let codes = shape.codes();
-    let of_block = ((u128::from(hash.get()) * u128::from(codes)) >> 64) as u64;
-    let code = of_block + (number & ((1 << shape.block_bits()) - 1));
-    if code < codes { code } else { code - codes }
+    (hash, number as u16)
 }
 
 /// The codes of 32 buckets.
@@ -330,6 +351,7 @@ impl Group<'_> {
             return true;
         }
         let from = self.before(last);
+        fault!(LastBucketNotAsked, return to < from);
         to < from || from < self.before(last + 1) && self.low(from) <= high
     }
 

@@ -7,11 +7,10 @@ fn hasher() -> KeyHasher {
     KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"ranges of prefix"))
 }
 
-fn build<'k>(keys: impl ExactSizeIterator<Item = (&'k [u8], &'k [u8])>, bits: u32) -> RangeFilter {
-    let shape = RangeShape::new(keys.len() as u64, bits).unwrap();
-    let mut builder = RangeBuilder::new(hasher(), shape);
+fn build<'k>(keys: impl Iterator<Item = (&'k [u8], &'k [u8])>, bits: u32) -> RangeFilter {
+    let mut builder = RangeBuilder::new(hasher());
     keys.for_each(|(prefix, rest)| builder.insert(prefix, rest));
-    builder.finish().unwrap()
+    builder.finish(bits).unwrap()
 }
 
 /// Of keys with numbers behind their prefix.
@@ -261,6 +260,18 @@ fn damage_is_refused_or_harmless() {
         try_parts(starts[..at].to_vec(), bytes.to_vec());
     }
     assert!(refused > bytes.len() as u32, "{refused}");
+    for (groups, low_bits) in [
+        (0, 8),
+        (7, 8),
+        (shape.groups, 0),
+        (shape.groups, 9),
+        (1, 33),
+        (u32::MAX, 32),
+    ] {
+        let other = RangeShape { groups, low_bits };
+        let damaged = RangeFilter::from_parts(hasher(), other, starts.into(), bytes.to_vec());
+        assert!(damaged.is_err(), "{other:?}");
+    }
     let longer = [bytes, &[0]].concat();
     let damaged = RangeFilter::from_parts(hasher(), shape, starts.into(), longer);
     assert!(matches!(damaged, Err(RangeError::Damaged(_))));
