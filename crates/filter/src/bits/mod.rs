@@ -5,10 +5,12 @@
 //! sees the key sees its bits.
 
 mod count;
+mod line;
 mod packed;
 mod pages;
 mod words;
 
 pub use count::Count;
+pub use line::{Line, WORDS_A_LINE};
 pub use packed::Packed;
-pub use words::{Line, WORDS_A_LINE, Words};
+pub use words::Words;

@@ -20,7 +20,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use super::words::Line;
+use super::line::Line;
 
 /// Small under Miri, which takes minutes to fill a real large page.
 const LARGE_PAGE: usize = if cfg!(miri) { 4 << 10 } else { 2 << 20 };
