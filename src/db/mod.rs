@@ -35,7 +35,7 @@ use lsm_sieve_front::wakeup::Wakeup;
 ///
 /// It dereferences to `rocksdb`'s own database, and has all its methods. The filters are behind the
 /// C handle of that database: each of its reads checks them first, also those of its snapshots, of
-/// code that knows only `rocksdb`, or of a caller of the C API. The four reads that this type has
+/// code that knows only `rocksdb`, or of a caller of the C API. The five reads that this type has
 /// itself give the same answers sooner: their first probe is compiled into the caller.
 ///
 /// A key is in the filters before its write becomes visible, whichever way it reaches a memtable. A

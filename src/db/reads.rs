@@ -7,7 +7,7 @@ use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions, ThreadMode
 
 use super::SieveDb;
 use crate::hooks::{self, past_filters};
-use lsm_sieve_front::cf_filter::lookup;
+use lsm_sieve_front::cf_filter::{lookup, multi_lookup};
 use lsm_sieve_front::cf_filters::CfFilters;
 
 /// The values of several keys, in their order.
@@ -64,6 +64,31 @@ impl<T: ThreadMode> SieveDb<T> {
         let key = key.as_ref();
         let read = || self.db.get_pinned_cf_opt(cf, key, options);
         lookup::get(self.sieve.filters_of(cf), key, || past_filters(read))
+    }
+
+    /// The values of several keys of a column family, pinned instead of copied, in their order and
+    /// as of one moment. `sorted_input` says that the keys are in the column family's order.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error, for each key that could not be read.
+    pub fn batched_multi_get_cf<'k, K: AsRef<[u8]> + ?Sized + 'k>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: impl IntoIterator<Item = &'k K>,
+        sorted_input: bool,
+    ) -> Values<DBPinnableSlice<'_>> {
+        let keys: Vec<&[u8]> = keys.into_iter().map(AsRef::as_ref).collect();
+        let read = |left: &[&[u8]]| {
+            let (left, options) = (left.iter().copied(), &self.plain);
+            past_filters(|| {
+                self.db
+                    .batched_multi_get_cf_opt(cf, left, sorted_input, options)
+            })
+        };
+        match self.cf_filters().get(hooks::cf_id(cf)) {
+            Some(filters) => multi_lookup::multi_get(&filters, &keys, read),
+            None => read(&keys),
+        }
     }
 
     /// The value of a key of the default column family, read from the engine without the filters.
