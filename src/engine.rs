@@ -104,4 +104,9 @@ impl engine::Engine for RocksEngine {
         let contains = |cf: &BareCf| hooks::contains_prefix(cf, start, false, MOST_SKIPPED);
         with_cf_of(of, &self.engine, contains)?.ok()
     }
+
+    fn contains_range(&self, of: &KeySpace, from: &[u8], end: &[u8]) -> Option<bool> {
+        let contains = |cf: &BareCf| hooks::contains_range(cf, from, end, MOST_SKIPPED);
+        with_cf_of(of, &self.engine, contains)?.ok()
+    }
 }

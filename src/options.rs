@@ -14,6 +14,7 @@ use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::health::FilterMemory;
 use lsm_sieve_front::options::{Access, FilterSize, FrontOptions, sizes_for};
 use lsm_sieve_front::prefix::{Prefix, Prefixes};
+use lsm_sieve_front::ranges::RangeKeys;
 
 /// Settings of a [`SieveDb`](super::SieveDb). Their order does not matter.
 ///
@@ -32,6 +33,8 @@ pub struct SieveOptions {
     excluded: BTreeSet<String>,
     /// By column family.
     prefixes: BTreeMap<String, Vec<Prefix>>,
+    /// A function for prefixes, and bits per key.
+    ranges: BTreeMap<String, (Prefix, u32)>,
     /// Names of comparators.
     injective: BTreeSet<String>,
     isolation: Option<Isolation>,
@@ -102,6 +105,7 @@ impl Default for SieveOptions {
             folder: None,
             excluded: BTreeSet::new(),
             prefixes: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             injective: BTreeSet::new(),
             isolation: None,
             read_only_filters: false,
@@ -113,6 +117,12 @@ impl Default for SieveOptions {
 impl SieveOptions {
     /// The default folder of the filters, inside the database's own folder.
     pub const FOLDER: &str = "sieve";
+
+    /// The ranges that are asked for of a column family.
+    pub(crate) fn ranges_of(&self, cf: &str) -> Option<RangeKeys> {
+        let (prefix, bits_per_key) = self.ranges.get(cf)?;
+        RangeKeys::new(prefix.clone(), *bits_per_key).ok()
+    }
 
     /// The functions for the prefixes of a column family.
     pub(crate) fn prefixes_of(&self, cf: &str) -> &[Prefix] {
@@ -229,6 +239,33 @@ impl SieveOptions {
         prefixes: impl IntoIterator<Item = Prefix>,
     ) -> Self {
         self.prefixes.entry(cf.into()).or_default().extend(prefixes);
+        self
+    }
+
+    /// Lets the filters of a column family also answer whether there is a key in a range
+    /// ([`SieveDb::range_exists_cf`](super::SieveDb::range_exists_cf)), if all its keys have one prefix by
+    /// this function: of a tenant between two times, of a stream from an offset on. None is given by
+    /// default; a second call for a column family replaces the first.
+    ///
+    /// The eight bytes behind the prefix are read as a big-endian number. An empty range of w numbers
+    /// passes the filters with a probability of at most w / 2^(`bits_per_key` - 2), whatever the keys and
+    /// the range: 0.6 % for 100 numbers at 16 bits. A range of more than 2^16 numbers is left to RocksDB.
+    ///
+    /// It takes `bits_per_key`, from 10 to 34, and 1.1 more beside the summary filter, which takes one more
+    /// entry for 2^16 numbers that are written to; and 20 bytes per key while it is built, with the summary
+    /// filter, from the keys of all SSTs. It is not stored: after each open it is built once writers pause,
+    /// and again when a quarter of the keys is new. Until then a range is answered as far as nothing was
+    /// written within 2^16 numbers of it. A memory budget serves keys first.
+    ///
+    /// ```
+    /// use lsm_sieve::{Prefix, SieveOptions};
+    ///
+    /// // Keys of a stream's id and an offset, eight bytes each.
+    /// let by_stream = SieveOptions::default().ranges("default", Prefix::fixed(8), 16);
+    /// ```
+    #[must_use]
+    pub fn ranges(mut self, cf: impl Into<String>, prefix: Prefix, bits_per_key: u32) -> Self {
+        self.ranges.insert(cf.into(), (prefix, bits_per_key));
         self
     }
 
@@ -385,7 +422,12 @@ impl SieveOptions {
             let error = Prefixes::new(given.iter().cloned()).err()?;
             Some(format!("of column family {cf:?} {error}"))
         };
-        self.prefixes.iter().find_map(too_many)
+        let no_filter = |(cf, (prefix, bits)): (&String, &(Prefix, u32))| {
+            let error = RangeKeys::new(prefix.clone(), *bits).err()?;
+            Some(format!("of column family {cf:?}: {error}"))
+        };
+        let too_many = self.prefixes.iter().find_map(too_many);
+        too_many.or_else(|| self.ranges.iter().find_map(no_filter))
     }
 
     pub(super) fn injective_comparators(&self) -> impl Iterator<Item = &str> {

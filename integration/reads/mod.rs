@@ -6,5 +6,6 @@ mod handle;
 mod multi_get;
 mod predictor;
 mod prefixes;
+mod ranges;
 mod scans;
 mod snapshots;

@@ -19,7 +19,7 @@ use crate::engine::RocksEngine;
 use crate::error::OpenError;
 use crate::fault::fault;
 use crate::hooks::listener::Listener;
-use crate::hooks::sieve::{Sieve, prefixes_of, prepare_for_transactions, shared_by};
+use crate::hooks::sieve::{Sieve, prefixes_of, prepare_for_transactions, ranges_of, shared_by};
 use crate::hooks::{self, BareCf, DEFAULT_ID, HOOKS, Handle, JustOpened, self_check};
 use crate::math::Bits;
 use crate::options::{Isolation, SieveOptions};
@@ -205,6 +205,7 @@ fn hook(
         }
         let front = FrontOptions {
             prefixes: prefixes_of(&name, &options, sieve)?,
+            ranges: ranges_of(&name, &options, sieve)?,
             ..front.clone()
         };
         let cf_filter = opening.cf_filter(&name, &front, taken);

@@ -1,4 +1,6 @@
-//! Whether there are keys with a prefix: the filters first, then one seek of the engine.
+//! Whether there are keys with a prefix, or in a range: the filters first, then one seek of the engine.
+
+use std::ops::Range;
 
 use rocksdb::{AsColumnFamilyRef, Error, ThreadMode};
 
@@ -6,6 +8,7 @@ use super::SieveDb;
 use crate::fault::fault;
 use crate::hooks;
 use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
+use lsm_sieve_front::ranges::Span;
 
 /// # Prefixes
 ///
@@ -13,8 +16,10 @@ use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, prefix_lookup};
 /// those of a `prefix_extractor` in RocksDB's options. Iterators check the filters too: if a `seek`
 /// can only find keys with one prefix, which no key has, the iterator is not valid at once. That
 /// holds for iterators with `set_prefix_same_as_start`, such as those of `prefix_iterator`, and
-/// for iterators whose bounds lie within one prefix, such as those of a `PrefixRange`.
+/// for iterators whose bounds lie within one prefix, such as those of a `PrefixRange`. If
+/// [`SieveOptions::ranges`] is set, it also holds for bounds without a key between them.
 ///
+/// [`SieveOptions::ranges`]: crate::SieveOptions::ranges
 /// [`SieveOptions::prefixes`]: crate::SieveOptions::prefixes
 impl<T: ThreadMode> SieveDb<T> {
     /// Whether there is a key in the default column family that starts with these bytes. If the
@@ -76,6 +81,42 @@ impl<T: ThreadMode> SieveDb<T> {
         let each = starts.iter().zip(maybe);
         each.map(|(start, maybe)| prefix_lookup::decide(&*filters, maybe, || read(start.as_ref())))
             .collect()
+    }
+
+    /// Whether there is a key in the default column family from the first on that is before the end, in
+    /// RocksDB's order. If the filters do not rule it out ([`SieveOptions::ranges`]), one seek of the
+    /// engine decides.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error.
+    ///
+    /// [`SieveOptions::ranges`]: crate::SieveOptions::ranges
+    pub fn range_exists(&self, range: Range<impl AsRef<[u8]>>) -> Result<bool, Error> {
+        let (from, end) = (range.start.as_ref(), range.end.as_ref());
+        let maybe = prefix_lookup::span_may_exist(&*self.default, Span::HalfOpen(from, end));
+        prefix_lookup::decide(&*self.default, maybe, || {
+            let read = |cf: &hooks::BareCf| hooks::contains_range(cf, from, end, 0);
+            let read = self.sieve.engine.with_cf(hooks::DEFAULT_ID, read);
+            let closed = || Err("the database is closed".to_owned());
+            read.unwrap_or_else(closed).map_err(hooks::error_of)
+        })
+    }
+
+    /// [`SieveDb::range_exists`] in a column family.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error.
+    pub fn range_exists_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        range: Range<impl AsRef<[u8]>>,
+    ) -> Result<bool, Error> {
+        let (from, end) = (range.start.as_ref(), range.end.as_ref());
+        let filters = self.sieve.filters_of(cf);
+        let maybe = prefix_lookup::span_may_exist(filters, Span::HalfOpen(from, end));
+        prefix_lookup::decide(filters, maybe, || {
+            hooks::contains_range(cf, from, end, 0).map_err(hooks::error_of)
+        })
     }
 
     fn default_has_prefix(&self, start: &[u8]) -> Result<bool, Error> {

@@ -112,6 +112,22 @@ pub(crate) fn contains_prefix(
     take_text(error).map_or(Ok(contains), Err)
 }
 
+/// Whether the engine of this column family has a key from one on that is before another, past the
+/// filters. Skips at most `most_skipped` entries, or all if that is 0.
+pub(crate) fn contains_range(
+    cf: &impl AsColumnFamilyRef,
+    from: &[u8],
+    end: &[u8],
+    most_skipped: u64,
+) -> Result<bool, String> {
+    let mut contains = false;
+    let (from, end, contained) = (Slice::of(from), Slice::of(end), &raw mut contains);
+    // SAFETY: as above.
+    let error =
+        unsafe { abi::lsm_sieve_contains_range(cf.inner(), from, end, most_skipped, contained) };
+    take_text(error).map_or(Ok(contains), Err)
+}
+
 impl AsColumnFamilyRef for BareCf {
     fn inner(&self) -> *mut sys::rocksdb_column_family_handle_t {
         self.0.as_ptr()

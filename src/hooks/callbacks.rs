@@ -22,9 +22,9 @@ use crate::hooks::seams;
 use crate::hooks::sieve::Sieve;
 use lsm_sieve_front::audit::Distrust as _;
 use lsm_sieve_front::cf_filter::CfFilter;
-use lsm_sieve_front::cf_filter::prefix_lookup::Span;
 use lsm_sieve_front::intake::Insertion;
 use lsm_sieve_front::intake::{SegmentFilterBuild, SegmentOrigin};
+use lsm_sieve_front::ranges::Span;
 use lsm_sieve_front::segment::{Segment, SegmentId};
 
 #[cfg(test)]

@@ -52,7 +52,9 @@ mod tables;
 mod transactions;
 
 pub(crate) use self::abi::error_of;
-pub(crate) use self::bare_engine::{BareCf, BareEngine, DEFAULT_ID, begin_flush, contains_prefix};
+pub(crate) use self::bare_engine::{
+    BareCf, BareEngine, DEFAULT_ID, begin_flush, contains_prefix, contains_range,
+};
 pub(crate) use self::bare_engine::{forget_freed_families, is_listened_to, is_secondary};
 pub(crate) use self::callbacks::HOOKS;
 #[cfg(test)]

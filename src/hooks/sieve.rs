@@ -23,11 +23,12 @@ use crate::math::Bits;
 use crate::options::SieveOptions;
 use crate::sync::unpoisoned;
 use lsm_sieve_front::audit::Distrust as _;
-use lsm_sieve_front::cf_filter::prefix_lookup::{self, Span};
+use lsm_sieve_front::cf_filter::prefix_lookup;
 use lsm_sieve_front::cf_filter::{CfFilter, Resolve as _, lookup};
 use lsm_sieve_front::filters::Filters;
 use lsm_sieve_front::options::FrontOptions;
 use lsm_sieve_front::prefix::Prefixes;
+use lsm_sieve_front::ranges::{RangeKeys, Span};
 use lsm_sieve_front::rcu::Reading;
 
 /// What the engine found: nothing, a value, or an error that only the engine's caller learns.
@@ -107,7 +108,7 @@ impl Sieve {
     pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<(u64, u32)> {
         let filters = (&*self.filters.cf_filters, cf);
         let edition = |cf: &CfFilter, _: &Reading| {
-            let has_prefixes = !cf.prefixes().is_empty();
+            let has_prefixes = !cf.prefixes().is_empty() || cf.lookups().ranges().is_some();
             has_prefixes.then(|| (cf.lookups().edition(), cf.lookups().most_seeks_found()))
         };
         filters.with(edition).flatten()
@@ -215,6 +216,7 @@ impl Sieve {
             }
             let front = FrontOptions {
                 prefixes: prefixes_of(name, options, &self.options)?,
+                ranges: ranges_of(name, options, &self.options)?,
                 ..shared_by(self.settings(), number)
             };
             let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
@@ -318,4 +320,20 @@ pub(crate) fn prefixes_of(
     let prefixes = Prefixes::beside_engine(engine, given);
     let too_many = |error| OpenError::settings(format_args!("of column family {cf:?} {error}"));
     prefixes.map(Arc::new).map_err(too_many)
+}
+
+/// The ranges that the filters of a column family answer for.
+pub(crate) fn ranges_of(
+    cf: &str,
+    options: &impl AsOptions,
+    sieve: &SieveOptions,
+) -> Result<Option<Arc<RangeKeys>>, OpenError> {
+    let ranges = sieve.ranges_of(cf);
+    if ranges.is_some() && !orders_by_bytes(options) {
+        return Err(OpenError::settings(format_args!(
+            "column family {cf:?} has a comparator that does not order keys by their bytes; leave out \
+             its ranges"
+        )));
+    }
+    Ok(ranges.map(Arc::new))
 }

@@ -306,6 +306,9 @@ impl Probes<'_> {
         if !deletion && self.view.answer(hash, key).is_absent() {
             lost("the summary filter");
         }
+        if !deletion && self.cf_filter.lookups().denies_range_of(&self.view, key) {
+            lost("the range filter");
+        }
         self.cf_filter.prefixes().each(key, |at, prefix| {
             let probe = self.cf_filter.lookups().probe(at, prefix);
             let id = &probe.prefixes.ids()[at];

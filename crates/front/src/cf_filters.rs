@@ -118,7 +118,7 @@ impl CfFilters {
     /// Memory of the summary filters that lookups read, except that of one column family.
     pub fn size_of_published(&self, without: Option<&CfFilter>) -> Bits {
         let others = self.all_without(without);
-        others.map(|other| other.view().summary.size()).sum()
+        others.map(|other| other.size_of_published()).sum()
     }
 
     /// Memory of all column families beside their filters.
@@ -138,8 +138,8 @@ impl CfFilters {
 
     /// The column family with the largest summary filter.
     pub(crate) fn largest(&self) -> Option<Arc<CfFilter>> {
-        let size = |cf_filter: &Arc<CfFilter>| cf_filter.view().summary.size();
-        self.all().into_iter().max_by_key(size)
+        let all = self.all().into_iter();
+        all.max_by_key(|cf_filter| cf_filter.size_of_published())
     }
 
     pub fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {

@@ -54,6 +54,12 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Whether the engine has a key from `from` on that is below `end`, whatever the filters say; `None`
+    /// if that cannot be read.
+    fn contains_range(&self, _of: &KeySpace, _from: &[u8], _end: &[u8]) -> Option<bool> {
+        None
+    }
+
     /// Whether the summary filter should be saved now, and not only when it is rebuilt and when
     /// the engine closes.
     fn wants_summary_saved(&self, _of: &KeySpace) -> bool {

@@ -209,6 +209,7 @@ impl FilterOptions {
             cfs: 1,
             overhead: CfFilter::OVERHEAD,
             prefixes: Arc::default(),
+            ranges: None,
         }
     }
 }

@@ -62,8 +62,10 @@ pub struct CfHealth {
     pub stages: usize,
     /// Whether the first of them is static: the column family hardly grows.
     pub is_static: bool,
-    /// Memory of the summary filter, and of the one that is being built.
+    /// Memory of the summary filter, of the one that is being built, and of the range filter.
     pub memory: Bits,
+    /// Memory of the range filter; 0 if there is none.
+    pub ranges: Bits,
     /// Memory beside the filters: counters, lists of SSTs, and the objects of the hooks.
     pub overhead: Bits,
     /// The summary filter's false-positive rate, computed from its keys; 1 if the budget has no
@@ -103,6 +105,7 @@ impl CfFilter {
             stages: view.summary.stages(),
             is_static: view.summary.begins_static(),
             memory: self.size_of_summaries(),
+            ranges: view.ranges.size(),
             overhead: self.size_beside_filters(),
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),

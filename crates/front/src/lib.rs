@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `threads`, `rcu` | values that many threads read without a locked instruction and few replace |
 //! | `prefix` | functions from keys to prefixes |
+//! | `ranges` | which ranges the filters of a column family answer for |
 //! | `segment` | segment filters from the first key to the sidecar, and the registry of all of them |
 //! | `predictor`, `stats` | what a thread's last lookups say of the next one; counters |
 //! | `mutant` | the rules that a store may break, for the suite that must find it: with the feature `laws` |
@@ -62,6 +63,7 @@ pub mod opening;
 pub mod options;
 mod predictor;
 pub mod prefix;
+pub mod ranges;
 pub mod rcu;
 pub mod segment;
 mod sorted_runs;

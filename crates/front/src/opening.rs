@@ -207,6 +207,8 @@ impl Opening {
             filter: Arc::clone(&summary),
             covered,
             prefixes,
+            // A stored one has those that came after its range filter, which is not stored.
+            has_blocks: rate.is_none(),
         };
         let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, first);
         // Otherwise it is stored again with what it lacks.

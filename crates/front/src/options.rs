@@ -10,6 +10,7 @@ use crate::filter::{ScalableOptions, Stage};
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
 use crate::prefix::Prefixes;
+use crate::ranges::RangeKeys;
 
 /// Settings of the filters of one database, resolved from the user's.
 #[derive(Clone, Debug)]
@@ -41,6 +42,8 @@ pub struct FrontOptions {
     pub overhead: Bits,
     /// The prefixes of a column family's keys that its filters have too.
     pub prefixes: Arc<Prefixes>,
+    /// The ranges of a column family's keys that its filters answer for.
+    pub ranges: Option<Arc<RangeKeys>>,
 }
 
 /// The false-positive rates of a summary filter.
@@ -294,6 +297,7 @@ impl Default for FrontOptions {
             cfs: 1,
             overhead: Bits::new(0),
             prefixes: Arc::default(),
+            ranges: None,
         }
     }
 }

@@ -53,7 +53,7 @@ pub enum Event {
     Audited,
     /// An audited negative whose key exists.
     FalseNegative,
-    /// A question for a prefix that the filters answered: no key has it.
+    /// A question for a prefix or a range that the filters answered: no key has it.
     PrefixAbsent,
     /// A prefix that the engine was asked for, and has.
     PrefixFound,
@@ -205,12 +205,12 @@ pub struct Stats {
     pub audited: u64,
     /// Audited negatives whose key exists: the filters are no longer trusted.
     pub false_negatives: u64,
-    /// Questions for a prefix that the filters answered *absent*: seeks avoided. Questions for
-    /// prefixes are not among the lookups.
+    /// Questions for a prefix or a range that the filters answered *absent*: seeks avoided. These
+    /// questions are not among the lookups.
     pub prefixes_absent: u64,
-    /// Prefixes that the engine was asked for, and has.
+    /// Prefixes and ranges that the engine was asked for, and has.
     pub prefixes_found: u64,
-    /// Prefixes that the engine was asked for, and does not have. Questions that no filter could
+    /// Prefixes and ranges that the engine was asked for, and does not have. Questions that no filter could
     /// answer are among them.
     pub prefix_false_positives: u64,
 }

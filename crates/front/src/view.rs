@@ -13,6 +13,7 @@ use crate::fault::fault;
 use crate::filter::{Scalable, Simd};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::prefix::{PrefixSet, Prefixes};
+use crate::ranges::{RangeProbe, Ranges};
 use crate::segment::Segment;
 use crate::sorted_runs::{SortedRuns, WithRange};
 
@@ -52,6 +53,23 @@ pub(crate) const CHUNK: usize = 64;
 /// Probing each would take as long as the engine does.
 const MOST_RUNS: usize = 64;
 
+/// A summary filter, and what is known of ranges beside it.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    pub(crate) filter: Arc<Scalable>,
+    pub(crate) ranges: Ranges,
+}
+
+impl From<Arc<Scalable>> for Summary {
+    /// One without a range filter, unless it has one already.
+    fn from(filter: Arc<Scalable>) -> Self {
+        Self {
+            filter,
+            ranges: Ranges::Unknown,
+        }
+    }
+}
+
 /// One consistent set of filters.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -61,6 +79,8 @@ pub struct View {
     pub(crate) coverage: Coverage,
     /// The prefixes that the summary filter has of all keys that it has.
     pub(crate) summary_prefixes: PrefixSet,
+    /// What is known of ranges beside the blocks in the summary filter.
+    pub(crate) ranges: Ranges,
     /// Grows with each view of a column family that is published.
     pub(crate) edition: u64,
 }
@@ -169,6 +189,45 @@ impl View {
         }
     }
 
+    /// Proof that no key of a prefix has one of these numbers (invariant 11).
+    #[inline]
+    pub(crate) fn check_range(
+        &self,
+        hasher: KeyHasher,
+        probe: RangeProbe<'_>,
+    ) -> Option<AbsenceProof> {
+        AbsenceProof::unless(self.may_hold_range(hasher, probe))
+    }
+
+    fn may_hold_range(&self, hasher: KeyHasher, probe: RangeProbe<'_>) -> bool {
+        let (Ranges::Known(known), Some(blocks)) = (&self.ranges, probe.blocks(hasher)) else {
+            return true;
+        };
+        if !self.ranges_are_whole() {
+            return true;
+        }
+        fault!(
+            BlocksNotAsked,
+            return known
+                .filter
+                .may_contain(probe.prefix, probe.first, probe.last)
+        );
+        let (first, last) = blocks;
+        // Its line arrives while the range filter is probed.
+        self.summary.prefetch(first);
+        known
+            .filter
+            .may_contain(probe.prefix, probe.first, probe.last)
+            || self.summary.may_contain(first)
+            || last.is_some_and(|last| self.summary.may_contain(last))
+    }
+
+    /// Whether no uncovered segment may have a key of any range.
+    fn ranges_are_whole(&self) -> bool {
+        fault!(RangesBesideUncovered, return self.is_known());
+        self.coverage.is_complete()
+    }
+
     /// Whether the summary filter has the prefixes by the function at this place.
     fn has_prefixes_of(&self, at: usize) -> bool {
         fault!(SummaryAskedForAnyPrefix, return true);
@@ -180,6 +239,7 @@ impl View {
         Self {
             summary,
             summary_prefixes,
+            ranges: Ranges::Unknown,
             coverage: Coverage::Unknown,
             edition: 0,
         }

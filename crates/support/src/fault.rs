@@ -547,6 +547,20 @@ faults! {
     ShortCappedPrefixAsked => "prefix::",
     /// Filters without the prefixes that are asked for stay as they are.
     PrefixesNeverCompleted => "maintenance::plan",
+    /// A write adds no block to the summary filter.
+    BlockNotAdded => "tests::ranges",
+    /// The keys of an SST that is read after the range filter was finished are in neither filter.
+    BlockOfSstNotAdded => "tests::ranges",
+    /// A range is answered by the range filter alone.
+    BlocksNotAsked => "tests::ranges",
+    /// The range filter of an earlier summary filter is kept beside a new one.
+    RangesOfAnotherSummary => "tests::ranges",
+    /// A range over several prefixes is answered for the first.
+    RangeOfTwoPrefixesAnswered => "tests::ranges",
+    /// Ranges are answered beside SSTs that the summary filter does not cover.
+    RangesBesideUncovered => "tests::ranges",
+    /// The last key of a closed span is left out of its range.
+    LastOfRangeLeftOut => "tests::ranges",
     /// An iterator whose upper bound lies outside one prefix is answered for that prefix.
     AnyUpperBoundTaken => "reads::prefixes::",
     /// An iterator is answered by filters of a later moment.

@@ -158,6 +158,21 @@ char* lsm_sieve_contains_prefix(rocksdb_column_family_handle_t* cf, Slice start,
       ContainsPrefix(EngineOf(cf), cf->rep, start, same_prefix, most_skipped, contains));
 }
 
+// Whether a column family has a key from `from` on that is before `end`, in the order of its
+// comparator. Skips at most `most_skipped` entries, or all if that is 0.
+char* lsm_sieve_contains_range(rocksdb_column_family_handle_t* cf, Slice from, Slice end,
+                               uint64_t most_skipped, bool* contains) noexcept {
+  AtLatestTime latest(cf->rep);
+  ReadOptions& options = latest.options();
+  options.total_order_seek = true;
+  options.max_skippable_internal_keys = most_skipped;
+  options.iterate_upper_bound = &end;
+  const std::unique_ptr<Iterator> entries(EngineOf(cf)->NewIterator(options, cf->rep));
+  entries->Seek(from);
+  *contains = entries->Valid();
+  return ErrorOf(entries->status());
+}
+
 // For a secondary that was just opened. RocksDB 11.8.1 records each column family that changed in
 // the manifest, also those that it freed when it reached their drop. Its first catch-up reads all
 // that are recorded. Forgets those that are freed; returns how many.

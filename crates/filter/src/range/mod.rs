@@ -297,6 +297,23 @@ impl RangeFilter {
     }
 }
 
+/// The hashes of the blocks that hold the numbers from `first` to `last`: one, or two. `None` if they
+/// are more.
+#[inline]
+pub fn blocks(
+    hasher: &KeyHasher,
+    prefix: &[u8],
+    first: u64,
+    last: u64,
+) -> Option<(KeyHash, Option<KeyHash>)> {
+    if last < first || last - first >= BLOCK {
+        return None;
+    }
+    let of = |number| block(hasher, prefix, number).0;
+    let are_two = first >> BLOCK_BITS != last >> BLOCK_BITS;
+    Some((of(first), are_two.then(|| of(last))))
+}
+
 /// The hash of the block of a number, and its place there.
 #[inline]
 fn block(hasher: &KeyHasher, prefix: &[u8], number: u64) -> (KeyHash, u16) {

@@ -7,6 +7,7 @@ use crate::cf_filter::CfFilter;
 use crate::engine::Engine;
 use crate::fault::fault;
 use crate::hash::KeyHash;
+use crate::ranges::Span;
 use crate::stats::Event;
 use crate::view::{PrefixProbe, View};
 
@@ -43,18 +44,51 @@ impl Auditor {
 
     /// Whether a denial of a prefix stands: the engine found no key that starts with it.
     pub(crate) fn audit_prefix(&self, cf_filter: &CfFilter, probe: PrefixProbe<'_>) -> bool {
+        let finds = |engine: &dyn Engine| {
+            engine.contains_prefix(cf_filter.key_space(), probe.prefix) == Some(true)
+        };
+        self.audit_scan(cf_filter, finds, |view| {
+            view.check_prefix(probe).map(|_| probe.hash)
+        })
+    }
+
+    /// Whether a denial of a span stands: the engine found no key in it.
+    pub(crate) fn audit_span(&self, cf_filter: &CfFilter, span: Span<'_>) -> bool {
+        let lookups = cf_filter.lookups();
+        let probe = lookups.ranges().and_then(|ranges| ranges.probe(span));
+        let (Some(probe), Some((from, end))) = (probe, span.half_open()) else {
+            return true;
+        };
+        let finds = |engine: &dyn Engine| {
+            engine.contains_range(cf_filter.key_space(), from, &end) == Some(true)
+        };
+        let hasher = cf_filter.hasher();
+        self.audit_scan(cf_filter, finds, |view| {
+            view.check_range(hasher, probe).map(|_| hasher.hash(from))
+        })
+    }
+
+    /// Whether the engine `finds` nothing, which a view `denies`, with the hash to report.
+    fn audit_scan(
+        &self,
+        cf_filter: &CfFilter,
+        finds: impl FnOnce(&dyn Engine) -> bool,
+        denies: impl FnOnce(&View) -> Option<KeyHash>,
+    ) -> bool {
         let Some(engine) = self.engine.upgrade() else {
             return true;
         };
         let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
         let before = cf_filter.view();
         cf_filter.lookups().count(Event::Audited);
-        if engine.contains_prefix(cf_filter.key_space(), probe.prefix) != Some(true) {
+        if !finds(&*engine) {
             return true;
         }
         let now = cf_filter.view();
-        if may_refute(&before, &now) && now.check_prefix(probe).is_some() {
-            self.refute(cf_filter, probe.hash);
+        if may_refute(&before, &now)
+            && let Some(hash) = denies(&now)
+        {
+            self.refute(cf_filter, hash);
         }
         false
     }

@@ -12,12 +12,13 @@ use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::predictor::Outcome;
 use crate::prefix::{PrefixSet, Prefixes};
+use crate::ranges::{RangeKeys, Ranges, Span};
 use crate::rcu::{Published, Reading};
 use crate::segment::SealedFilter;
 use crate::sorted_runs::SortedRuns;
 use crate::stats::{Counters, Event, Stats};
 use crate::threads::OwnSlot;
-use crate::view::{Coverage, View};
+use crate::view::{Coverage, Summary, View};
 
 /// Segment filters in sorted runs; `None` if there are none, or too many segments overlap.
 pub(super) type Prefetched = Option<SortedRuns<Arc<SealedFilter>>>;
@@ -31,6 +32,7 @@ pub struct Lookups {
     /// costs time only.
     prefetched: Published<Prefetched>,
     prefixes: Arc<Prefixes>,
+    ranges: Option<Arc<RangeKeys>>,
     adaptive_hits: bool,
     counters: Counters,
     sample: Sampler,
@@ -41,17 +43,19 @@ impl Lookups {
     pub(super) fn new(
         hasher: KeyHasher,
         options: &FrontOptions,
-        summary: Arc<Scalable>,
+        summary: Summary,
         prefixes: PrefixSet,
     ) -> Self {
         Self {
             hasher,
             view: Published::new(View {
                 coverage: coverage_at_open(),
-                ..View::unknown(summary, prefixes)
+                ranges: summary.ranges,
+                ..View::unknown(summary.filter, prefixes)
             }),
             prefetched: Published::new(None),
             prefixes: Arc::clone(&options.prefixes),
+            ranges: options.ranges.clone(),
             adaptive_hits: options.adaptive_hits,
             counters: Counters::default(),
             sample: Sampler::configured(options.audit),
@@ -103,6 +107,20 @@ impl Lookups {
         &self.prefixes
     }
 
+    /// Which ranges are answered.
+    #[inline]
+    pub fn ranges(&self) -> Option<&RangeKeys> {
+        self.ranges.as_deref()
+    }
+
+    /// Whether a view denies the range of this key alone.
+    pub fn denies_range_of(&self, view: &View, key: &[u8]) -> bool {
+        let probe = self
+            .ranges()
+            .and_then(|ranges| ranges.probe(Span::Closed(key, key)));
+        probe.is_some_and(|probe| view.check_range(self.hasher, probe).is_some())
+    }
+
     /// Whether the summary filter covers every segment.
     pub(super) fn is_complete(&self) -> bool {
         self.view.with(|view| view.coverage.is_complete())
@@ -132,25 +150,24 @@ impl Lookups {
 
     /// Publishes a view of unknown coverage: from then on, no key is answered absent.
     pub(super) fn publish_unknown(&self, locked: &mut Locked) {
-        let now = self.view.with(View::clone);
-        self.publish(locked, View::unknown(now.summary, now.summary_prefixes));
+        let view = View {
+            coverage: Coverage::Unknown,
+            ..self.view.with(View::clone)
+        };
+        self.publish(locked, view);
     }
 
     /// Publishes a summary filter and the segments that it covers, unless lookups use both already.
-    pub(super) fn publish_known(
-        &self,
-        locked: &mut Locked,
-        summary: Arc<Scalable>,
-        coverage: Coverage,
-    ) {
+    pub(super) fn publish_known(&self, locked: &mut Locked, summary: Summary, coverage: Coverage) {
         let now = self.view.with(View::clone);
-        if is_same(&now, &summary, &coverage) {
+        let Summary { filter, ranges } = summary;
+        if is_same(&now, &filter, &coverage) {
             return;
         }
-        let summary_prefixes = self.prefixes_in(&summary, &now);
         let view = View {
-            summary,
-            summary_prefixes,
+            summary_prefixes: self.prefixes_in(&filter, &now),
+            ranges: ranges_beside(&filter, ranges, &now),
+            summary: filter,
             coverage,
             ..now
         };
@@ -165,6 +182,12 @@ impl Lookups {
             true => now.summary_prefixes,
             false => self.prefixes.all(),
         }
+    }
+
+    /// Whether ranges are asked for, and a new range filter would answer for more of them.
+    pub(crate) fn lacks_ranges(&self) -> bool {
+        let are_outgrown = |view: &View| view.ranges.are_outgrown(&view.summary);
+        self.ranges.is_some() && self.view.with(are_outgrown)
     }
 
     /// Whether the summary filter lacks prefixes of keys that it has.
@@ -228,6 +251,16 @@ impl Lookups {
 
     pub(super) fn stats(&self) -> Stats {
         self.counters.stats()
+    }
+}
+
+/// Invariant 11: what is known of ranges beside this summary filter. It has the blocks of the keys that
+/// came since it was made, so another one needs another range filter.
+fn ranges_beside(summary: &Arc<Scalable>, new: Ranges, now: &View) -> Ranges {
+    fault!(RangesOfAnotherSummary, return now.ranges.clone());
+    match Arc::ptr_eq(summary, &now.summary) {
+        true => now.ranges.clone(),
+        false => new,
     }
 }
 

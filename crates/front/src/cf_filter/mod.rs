@@ -36,9 +36,10 @@ use crate::intake::{Intake, KeyLog};
 use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::prefix::{PrefixSet, Prefixes};
+use crate::ranges::Ranges;
 use crate::segment::{Registry, SegmentId};
 use crate::stats::{Counters, Stats};
-use crate::view::{Coverage, View};
+use crate::view::{Coverage, Summary, View};
 use crate::wakeup::Wakeup;
 
 /// The filters of one column family.
@@ -65,6 +66,8 @@ pub struct FirstSummary {
     pub covered: HashSet<SegmentId>,
     /// Which prefixes of its keys it has.
     pub prefixes: PrefixSet,
+    /// Whether it has the blocks of all its keys.
+    pub has_blocks: bool,
 }
 
 /// Bytes that the shim and RocksDB keep for the hooks of one column family: the factories of its
@@ -81,6 +84,7 @@ impl FirstSummary {
             filter: Arc::new(filter),
             covered: HashSet::new(),
             prefixes: PrefixSet::default(),
+            has_blocks: false,
         }
     }
 }
@@ -99,11 +103,17 @@ impl CfFilter {
             filter,
             covered,
             prefixes,
+            has_blocks,
         } = summary;
+        let nothing = options.ranges.as_ref().filter(|_| has_blocks);
+        let first = Summary {
+            filter: Arc::clone(&filter),
+            ranges: nothing.map_or(Ranges::Unknown, |ranges| ranges.nothing(hasher)),
+        };
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             key_space: KeySpace::new(name),
-            lookups: Lookups::new(hasher, options, Arc::clone(&filter), prefixes),
+            lookups: Lookups::new(hasher, options, first, prefixes),
             intake: Intake::new(hasher, registry, Arc::clone(&wakeup), options, filter),
             coverage: CoverageState::covering(covered),
             instance_ids: InstanceIds::default(),
@@ -175,13 +185,24 @@ impl CfFilter {
 
     // -------------------------------------------------------------- memory
 
-    /// Memory of the summary filters: the one that lookups read, and the one that is being built.
+    /// Memory of the summary filters: the one that lookups read, and the one that is being built; with
+    /// the range filter.
     pub fn size_of_summaries(&self) -> Bits {
         let mut filters = self.intake.summaries();
-        filters.push(self.view().summary);
+        let View {
+            summary, ranges, ..
+        } = self.view();
+        filters.push(summary);
         filters.sort_unstable_by_key(Arc::as_ptr);
         filters.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        filters.iter().map(|filter| filter.size()).sum()
+        let sizes = filters.iter().map(|filter| filter.size());
+        sizes.chain([ranges.size()]).sum()
+    }
+
+    /// Memory of the filters that lookups read: the summary filter and the range filter.
+    pub(crate) fn size_of_published(&self) -> Bits {
+        self.lookups
+            .with_view(|view| view.summary.size() + view.ranges.size())
     }
 
     /// Memory beside the filters if only a few segments are known.
@@ -205,7 +226,7 @@ impl CfFilter {
     pub fn publish<S>(
         &self,
         listing: &Listing<S>,
-        summary: Arc<Scalable>,
+        summary: impl Into<Summary>,
         coverage: Coverage,
         covered: HashSet<SegmentId>,
     ) -> bool {
@@ -213,6 +234,7 @@ impl CfFilter {
         if !locked.learn(listing, covered, coverage.is_complete()) {
             return false;
         }
+        let summary = summary.into();
         self.lookups.publish_known(&mut locked, summary, coverage);
         true
     }
@@ -306,6 +328,7 @@ impl CfFilter {
             let view = View {
                 summary: Arc::clone(&nothing),
                 summary_prefixes: self.prefixes().all(),
+                ranges: Ranges::Omitted,
                 ..self.view()
             };
             self.lookups.publish(&mut locked, view);

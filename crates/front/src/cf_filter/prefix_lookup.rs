@@ -3,10 +3,12 @@
 //! A function of the column family answers if all keys that start with the bytes in question have
 //! one prefix by it. If that prefix is in no filter, no such key exists.
 
+use crate::cf_filter::auditor::Auditor;
 use crate::cf_filter::lookup::Resolve;
 use crate::cf_filter::{CfFilter, Lookups};
 use crate::fault::fault;
 use crate::hash::KeyHash;
+use crate::ranges::Span;
 use crate::rcu::Reading;
 use crate::stats::Event;
 use crate::view::{CHUNK, PrefixProbe, View};
@@ -17,7 +19,7 @@ pub fn may_exist(filters: impl Resolve, start: &[u8]) -> bool {
     let denied = filters.with(|cf, reading| cf.lookups().deny_prefix(start, reading));
     denied.flatten().is_none_or(|denied| match denied {
         Denied::Certainly => false,
-        Denied::Sampled => !confirm(filters, start),
+        Denied::Sampled => !confirm(filters, Span::SamePrefix(start)),
     })
 }
 
@@ -60,31 +62,30 @@ pub fn may_exist_many(cf: &CfFilter, starts: &[impl AsRef<[u8]>]) -> Vec<bool> {
         *maybe = *maybe && may_exist(cf, start.as_ref());
     }
     for at in sampled {
-        maybe[at] = !confirm(cf, starts[at].as_ref());
+        maybe[at] = !confirm(cf, Span::SamePrefix(starts[at].as_ref()));
     }
     maybe
 }
 
-/// Which keys an iterator asks for.
-#[derive(Clone, Copy, Debug)]
-pub enum Span<'k> {
-    /// Those whose prefix by the engine's own function is that of this key.
-    SamePrefix(&'k [u8]),
-    /// Those from the first to the last in bytewise order.
-    Closed(&'k [u8], &'k [u8]),
-    /// Those from the first on that are below the other.
-    HalfOpen(&'k [u8], &'k [u8]),
+/// Whether a key may be in this span. False only if none is.
+#[inline]
+pub fn span_may_exist(filters: impl Resolve, span: Span<'_>) -> bool {
+    let denied = filters.with(|cf, reading| {
+        let view = cf.lookups().view(reading);
+        cf.lookups().deny_in_view(span, view)
+    });
+    denied.flatten().is_none_or(|denied| match denied {
+        Denied::Certainly => false,
+        Denied::Sampled => !confirm(filters, span),
+    })
 }
 
 /// Whether no key of this span has existed since the view of this edition was published.
 pub fn is_empty_since(filters: impl Resolve, span: Span<'_>, edition: u64) -> bool {
     let denied = filters.with(|cf, reading| cf.lookups().deny_span(span, edition, reading));
-    let start = match span {
-        Span::SamePrefix(start) | Span::Closed(start, _) | Span::HalfOpen(start, _) => start,
-    };
     denied.flatten().is_some_and(|denied| match denied {
         Denied::Certainly => true,
-        Denied::Sampled => confirm(filters, start),
+        Denied::Sampled => confirm(filters, span),
     })
 }
 
@@ -97,10 +98,10 @@ enum Denied {
 
 /// Audits what was denied: false if the engine has such a key, and then all filters may be disabled.
 #[cold]
-fn confirm(filters: impl Resolve, start: &[u8]) -> bool {
+fn confirm(filters: impl Resolve, span: Span<'_>) -> bool {
     // An audit reads the engine and may publish a new view, so no `Reading` may be open.
     let cf = filters.with(|cf, _| cf.shared()).flatten();
-    cf.is_some_and(|cf| cf.audit_prefix_unless_throttled(start))
+    cf.is_some_and(|cf| cf.audit_span_unless_throttled(span))
 }
 
 /// Seeks of an iterator that find something in a row, after which the next one probably does too: as
@@ -193,9 +194,14 @@ impl Lookups {
     /// Whether no key of a span exists, by the view of this edition, if that is still published.
     fn deny_span(&self, span: Span<'_>, edition: u64, reading: &Reading) -> Option<Denied> {
         let view = self.view(reading);
-        if !is_of_edition(view, edition) {
-            return None;
+        match is_of_edition(view, edition) {
+            true => self.deny_in_view(span, view),
+            false => None,
         }
+    }
+
+    /// Asks all functions that can answer for all keys of a span, then the ranges.
+    fn deny_in_view(&self, span: Span<'_>, view: &View) -> Option<Denied> {
         let denies = |at, prefix| view.check_prefix(self.probe(at, prefix)).is_some();
         let is_denied = match span {
             Span::SamePrefix(key) => {
@@ -214,7 +220,11 @@ impl Lookups {
                 first <= end && prefixes.any(denies_all)
             }
         };
-        is_denied.then(|| self.count_denied())
+        let denies_range = || {
+            let probe = self.ranges()?.probe(span)?;
+            view.check_range(self.hasher(), probe)
+        };
+        (is_denied || denies_range().is_some()).then(|| self.count_denied())
     }
 }
 
@@ -226,23 +236,24 @@ fn is_of_edition(view: &View, edition: u64) -> bool {
 }
 
 impl CfFilter {
-    /// Whether the engine, too, has no key with the prefix by which `start` was denied. True if
+    /// Whether the engine, too, has no key with the prefix, or in the span, that was denied. True if
     /// audits are throttled. Must not be called while this thread is in a read of the filters.
     #[cold]
-    fn audit_prefix_unless_throttled(&self, start: &[u8]) -> bool {
+    fn audit_span_unless_throttled(&self, span: Span<'_>) -> bool {
         let lookups = &self.lookups;
-        let audit = || {
-            let auditor = self.auditor.get();
+        let (Span::SamePrefix(start) | Span::Closed(start, _) | Span::HalfOpen(start, _)) = span;
+        let audit = |auditor: &Auditor| {
             let mut prefixes = lookups.prefixes().of_all(start);
             let denies = |&(at, prefix): &(usize, _)| {
                 let probe = lookups.probe(at, prefix);
                 lookups.with_view(|view| view.check_prefix(probe).is_some())
             };
-            let denied = prefixes.find(denies);
-            let probe = denied.map(|(at, prefix)| lookups.probe(at, prefix));
-            let both = auditor.zip(probe);
-            both.is_none_or(|(auditor, probe)| auditor.audit_prefix(self, probe))
+            match prefixes.find(denies) {
+                Some((at, prefix)) => auditor.audit_prefix(self, lookups.probe(at, prefix)),
+                None => auditor.audit_span(self, span),
+            }
         };
+        let audit = || self.auditor.get().is_none_or(audit);
         self.throttle.run(audit).unwrap_or(true)
     }
 }

@@ -36,6 +36,7 @@ use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::options::FrontOptions;
 use crate::prefix::Prefixes;
+use crate::ranges::RangeKeys;
 use crate::rcu::{Crowd, Published, Reading};
 use crate::segment::Registry;
 use crate::sync::{Mutex, unpoisoned};
@@ -49,6 +50,7 @@ type Summaries = Vec<Arc<Scalable>>;
 pub struct Intake {
     hasher: KeyHasher,
     prefixes: Arc<Prefixes>,
+    ranges: Option<Arc<RangeKeys>>,
     summaries: Published<Summaries>,
     /// The insertions of unordered writes that are under way; `None` if the engine orders writes.
     unordered: Option<Crowd>,
@@ -103,6 +105,7 @@ impl Intake {
         Self {
             hasher,
             prefixes: Arc::clone(&options.prefixes),
+            ranges: options.ranges.clone(),
             summaries: Published::new(vec![summary]),
             unordered: options.unordered_writes.then(Crowd::default),
             holders: Mutex::default(),
@@ -192,6 +195,13 @@ impl Intake {
                 summary.insert(for_summary);
             }
         });
+        let ranges = self.ranges.as_ref();
+        if let Some(block) = ranges.and_then(|ranges| ranges.block(self.hasher, key)) {
+            fault!(BlockNotAdded, return);
+            summaries
+                .iter()
+                .for_each(|summary| _ = summary.insert(block));
+        }
     }
 
     /// The filters that writes feed.

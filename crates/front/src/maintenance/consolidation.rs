@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::plan::KeySource;
-use super::reading::{Hashes, ReadSegments};
+use super::reading::{Hashes, NewRanges, ReadSegments};
 use super::static_stage::StaticKeys;
 use super::{CfRun, Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
@@ -14,15 +14,17 @@ use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
-use crate::math::{Items, Rate};
+use crate::math::{Bits, Items, Rate};
 use crate::options::FrontOptions;
 use crate::rcu;
 use crate::segment::SegmentId;
-use crate::view::Coverage;
+use crate::view::{Coverage, Summary};
+use lsm_sieve_filter::range::RangeBuilder;
 
 /// A summary filter that is being built, which every write feeds.
 struct Rebuild {
     new: Arc<Scalable>,
+    ranges: NewRanges,
     /// The rate of its static first stage, if that is still to come.
     static_rate: Option<Rate>,
     source: KeySource,
@@ -78,6 +80,7 @@ impl Maintenance {
         };
         let keys = Items::new(keys + room);
         let others = self.cf_filters.size_of_published(Some(cf_filter));
+        let (others, ranges) = beside_ranges(cf_filter, &options, keys, others);
         let options = options.fitting(keys, others);
         let imprint = cf_filter.hasher().imprint().for_summary();
         let static_rate = options.summary.at_rest;
@@ -89,6 +92,7 @@ impl Maintenance {
         };
         Ok(Rebuild {
             new: Arc::new(new),
+            ranges: NewRanges::of(ranges),
             static_rate,
             source: match source {
                 KeySource::Tables { logged: true } => KeySource::Tables {
@@ -145,11 +149,16 @@ impl Maintenance {
         rebuild: &Rebuild,
     ) -> Result<Vec<KeyHash>, TaskError> {
         fault!(MemtablesUnread, return Ok(Vec::new()));
-        let Rebuild { new, source, .. } = rebuild;
+        let Rebuild {
+            new,
+            ranges,
+            source,
+            ..
+        } = rebuild;
         let is_for_later = new.is_first_pending();
         let (mut for_later, mut room) = (Vec::new(), Ok(()));
         let is_logged = are_memtables_logged(*source);
-        let mut hashes = Hashes::new(cf_filter, |hashes: &[KeyHash]| {
+        let mut hashes = Hashes::new(cf_filter, ranges, |hashes: &[KeyHash]| {
             if is_logged {
                 cf_filter.key_log().append(hashes.iter().copied());
             }
@@ -197,12 +206,11 @@ impl Maintenance {
     fn publish_consolidated(
         &self,
         cf_filter: &CfFilter,
-        new: &Arc<Scalable>,
+        summary: Summary,
         segments: &ReadSegments,
     ) -> Result<bool, TaskError> {
         let ReadSegments { read, quarantine } = segments;
         let covered: HashSet<SegmentId> = read.iter().filter_map(LiveSegment::id).collect();
-        let summary = Arc::clone(new);
         if quarantine.is_empty() {
             return Ok(cf_filter.publish(read, summary, Coverage::Complete, covered));
         }
@@ -282,10 +290,16 @@ impl CfRun<'_> {
     fn fill_and_publish(&mut self, rebuild: &Rebuild) -> Result<(), TaskError> {
         let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
         fault!(MemtablesReadLast, {
-            let Rebuild { new, source, .. } = rebuild;
-            let read = self.insert_all_keys(new, *source, HashSet::new())?;
+            let Rebuild {
+                new,
+                ranges,
+                source,
+                ..
+            } = rebuild;
+            let read = self.insert_all_keys(new, ranges, *source, HashSet::new())?;
             maintenance.memtable_hashes(cf_filter, rebuild)?;
-            return match maintenance.publish_consolidated(cf_filter, new, &read)? {
+            let summary = Arc::clone(new).into();
+            return match maintenance.publish_consolidated(cf_filter, summary, &read)? {
                 true => Ok(()),
                 false => Err(TaskError::Overtaken),
             };
@@ -303,7 +317,7 @@ impl CfRun<'_> {
         in_memtables: &[KeyHash],
     ) -> Result<(), TaskError> {
         let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
-        let (new, source) = (&rebuild.new, rebuild.source);
+        let (new, ranges, source) = (&rebuild.new, &rebuild.ranges, rebuild.source);
         let static_rate = rebuild.static_rate;
         let static_keys = static_rate.map(|rate| StaticKeys { rate, in_memtables });
         let replayed = match source {
@@ -312,18 +326,22 @@ impl CfRun<'_> {
         };
         let mut first = Some(match (replayed, static_keys) {
             (Some(segments), _) => segments,
-            (None, Some(keys)) => self.complete(new, &keys)?,
-            (None, None) => self.insert_all_keys(new, source, HashSet::new())?,
+            (None, Some(keys)) => self.complete(new, ranges, &keys)?,
+            (None, None) => self.insert_all_keys(new, ranges, source, HashSet::new())?,
         });
+        let summary = Summary {
+            filter: Arc::clone(new),
+            ranges: ranges.finish(cf_filter, new),
+        };
         // External writes that arrived meanwhile are read too, without reading the other SSTs
         // again.
         let mut read = HashSet::new();
         maintenance.wait_for(TaskError::Overtaken, || {
             let segments = match first.take() {
                 Some(segments) => segments,
-                None => self.insert_all_keys(new, source, std::mem::take(&mut read))?,
+                None => self.insert_all_keys(new, ranges, source, std::mem::take(&mut read))?,
             };
-            if maintenance.publish_consolidated(cf_filter, new, &segments)? {
+            if maintenance.publish_consolidated(cf_filter, summary.clone(), &segments)? {
                 return Ok(true);
             }
             fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
@@ -333,6 +351,25 @@ impl CfRun<'_> {
             read = segments.read.into_iter().map(|table| table.path).collect();
             Ok(false)
         })
+    }
+}
+
+/// A builder for the range filter that a column family asks for, and the memory that is taken beside its
+/// summary filter. The budget serves keys first: there is none if it would cost the summary filter bits.
+fn beside_ranges(
+    cf_filter: &CfFilter,
+    options: &FrontOptions,
+    keys: Items,
+    others: Bits,
+) -> (Bits, Option<RangeBuilder>) {
+    let Some(ranges) = cf_filter.lookups().ranges() else {
+        return (others, None);
+    };
+    let beside = others + ranges.size(keys);
+    let fits = |others| options.clone().fitting(keys, others).summary;
+    match fits(beside) == fits(others) {
+        true => (beside, Some(RangeBuilder::new(cf_filter.hasher()))),
+        false => (others, None),
     }
 }
 

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::reading::NewRanges;
 use super::{CfRun, Maintenance, Tables, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
-use crate::filter::Scalable;
 use crate::options::SummarySaves;
 use crate::segment::SegmentId;
 use crate::sorted_runs::WithRange;
-use crate::view::{Coverage, View};
+use crate::view::{Coverage, Summary, View};
 
 impl Maintenance {
     /// Publishes what a listing shows without reading an SST.
@@ -35,7 +35,7 @@ impl Maintenance {
         &self,
         cf_filter: &CfFilter,
         listed: &Tables,
-        summary: Arc<Scalable>,
+        summary: impl Into<Summary>,
         covered: HashSet<SegmentId>,
         tables: &[LiveSegment],
     ) -> bool {
@@ -97,7 +97,8 @@ impl CfRun<'_> {
         let summary = cf_filter.view().summary;
         let insert_keys = |table: &LiveSegment| {
             fault!(CoveredUnread, return Ok(()));
-            maintenance.read_keys_into(cf_filter, table, |keys| summary.insert_many(keys))
+            let blocks = NewRanges::none();
+            maintenance.read_keys_into(cf_filter, table, &blocks, |keys| summary.insert_many(keys))
         };
         let mut covered = cf_filter.coverage().covered();
         for table in places.iter().map(|&place| &tables[place]) {

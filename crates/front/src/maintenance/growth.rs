@@ -92,6 +92,8 @@ impl Maintenance {
     pub(super) fn begin_log(&self, cf_filter: &CfFilter) -> bool {
         let is_wanted = self.options.access == Access::Write
             && !self.options.read_only_filters
+            // A rebuild from the log would see no keys for a range filter.
+            && cf_filter.lookups().ranges().is_none()
             && cf_filter.intake().segments().rate().is_some();
         is_wanted && cf_filter.key_log().begin(self.filter_store.folder().path())
     }

@@ -345,6 +345,7 @@ impl Maintenance {
             summary: (&*summary).into(),
             is_complete: cf_filter.coverage().is_complete_by_construction(),
             lacks_prefixes: cf_filter.lookups().lacks_prefixes(),
+            lacks_ranges: cf_filter.lookups().lacks_ranges(),
             prefixes: cf_filter.prefixes().len() as u64,
             logged: key_log.hashes(),
             is_log_whole: key_log.is_whole(),

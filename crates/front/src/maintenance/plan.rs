@@ -52,6 +52,7 @@ pub(super) struct CfSnapshot {
     /// Whether the summary filter covers all SSTs, and those to come.
     pub(super) is_complete: bool,
     pub(super) lacks_prefixes: bool,
+    pub(super) lacks_ranges: bool,
     /// The functions that give prefixes.
     pub(super) prefixes: u64,
     /// The hashes in the log of keys, if there is one, and whether it is whole.
@@ -236,6 +237,7 @@ fn is_outdated(cf: &CfSnapshot) -> bool {
         cf.lacks_prefixes
     };
     lacks_prefixes() // H81
+        || cf.hardly_grows && cf.lacks_ranges
         || cf.hardly_grows && would_shrink(cf)
         || cf.summary.is_saturated && has_room_again(cf)
 }
@@ -312,6 +314,7 @@ mod tests {
             },
             is_complete: true,
             lacks_prefixes: false,
+            lacks_ranges: false,
             prefixes: 0,
             logged: Some(1_000_000),
             is_log_whole: true,
@@ -503,6 +506,7 @@ mod tests {
                 &[Rest],
             ),
             ("prefixes to come", |cf| cf.lacks_prefixes = true, &[SHRINK]),
+            ("ranges, while it grows", |cf| cf.lacks_ranges = true, &[]),
             ("a request", |cf| cf.is_requested = true, &[SHRINK]),
             (
                 "a request for an outgrown one",

@@ -1,5 +1,6 @@
 //! The keys of SSTs and of the log, as a summary filter takes them.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -11,6 +12,8 @@ use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
+use crate::ranges::Ranges;
+use lsm_sieve_filter::range::RangeBuilder;
 
 /// Keys that are inserted into a summary filter together, so that their cache misses overlap.
 const TOGETHER: usize = 256;
@@ -38,18 +41,19 @@ impl ReadSegments {
 }
 
 impl Maintenance {
-    /// Passes the summary hashes of an SST's keys and their prefixes to `take`, some [`TOGETHER`] at
-    /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
+    /// Passes the summary hashes of an SST's keys and their prefixes to `take`, and what ranges need of
+    /// them to `ranges` or to `take`, some [`TOGETHER`] at a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
     /// key whose newest entry is a tombstone is absent, and older entries of the key are inserted
     /// themselves. Raw entries are read: an iterator applies deletions that a crash undoes (H16).
     pub(super) fn read_keys_into(
         &self,
         cf_filter: &CfFilter,
         table: &LiveSegment,
+        ranges: &NewRanges,
         take: impl FnMut(&[KeyHash]),
     ) -> Result<(), TaskError> {
         let mut builder = self.builder_for_missing(cf_filter, table);
-        let mut hashes = Hashes::new(cf_filter, take);
+        let mut hashes = Hashes::new(cf_filter, ranges, take);
         self.scan(cf_filter, table, |key, deletion| {
             if let Some(builder) = &mut builder {
                 builder.add(key);
@@ -122,12 +126,13 @@ impl CfRun<'_> {
     pub(super) fn insert_all_keys(
         &mut self,
         new: &Scalable,
+        ranges: &NewRanges,
         source: KeySource,
         read: HashSet<String>,
     ) -> Result<ReadSegments, TaskError> {
         let cf_filter = self.cf_filter;
         let is_logged = source == KeySource::Tables { logged: true };
-        self.read_all_keys(read, |keys| {
+        self.read_all_keys(ranges, read, |keys| {
             new.insert_many(keys);
             if is_logged {
                 cf_filter.key_log().append(keys.iter().copied());
@@ -140,6 +145,7 @@ impl CfRun<'_> {
     /// may have got some keys of a quarantined SST.
     pub(super) fn read_all_keys(
         &mut self,
+        ranges: &NewRanges,
         mut read: HashSet<String>,
         mut take: impl FnMut(&[KeyHash]),
     ) -> Result<ReadSegments, TaskError> {
@@ -153,7 +159,7 @@ impl CfRun<'_> {
                 if maintenance.wakeup.stopping() {
                     return Err(TaskError::Stopped);
                 }
-                match maintenance.read_keys_into(cf_filter, table, &mut take) {
+                match maintenance.read_keys_into(cf_filter, table, ranges, &mut take) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => {
                         if !self.quarantine(table, error)? {
@@ -171,22 +177,65 @@ impl CfRun<'_> {
     }
 }
 
+/// The keys of a range filter that is being built.
+pub(super) struct NewRanges(RefCell<Option<RangeBuilder>>);
+
+impl NewRanges {
+    pub(super) fn of(builder: Option<RangeBuilder>) -> Self {
+        Self(RefCell::new(builder))
+    }
+
+    /// None is being built: the summary filter takes the blocks of all keys.
+    pub(super) fn none() -> Self {
+        Self::of(None)
+    }
+
+    /// The range filter of the keys so far. The blocks of those that come later go to the summary filter
+    /// (invariant 11).
+    pub(super) fn finish(&self, cf_filter: &CfFilter, summary: &Scalable) -> Ranges {
+        let builder = self.0.borrow_mut().take();
+        match builder.zip(cf_filter.lookups().ranges()) {
+            Some((builder, ranges)) => ranges.finish(builder, summary.items()),
+            None => Ranges::Omitted,
+        }
+    }
+
+    /// Takes a key; returns its block if that is for the summary filter.
+    fn add(&self, cf_filter: &CfFilter, key: &[u8]) -> Option<KeyHash> {
+        let ranges = cf_filter.lookups().ranges()?;
+        match &mut *self.0.borrow_mut() {
+            Some(builder) => {
+                let (prefix, rest) = ranges.split(key)?;
+                builder.insert(prefix, rest);
+                None
+            }
+            None => {
+                fault!(BlockOfSstNotAdded, return None);
+                ranges.block(cf_filter.hasher(), key)
+            }
+        }
+    }
+}
+
 /// The summary hashes of keys and of their prefixes (H80), in ascending order of keys, passed on many
 /// at a time.
 pub(super) struct Hashes<'a, F> {
     cf_filter: &'a CfFilter,
+    ranges: &'a NewRanges,
     take: F,
     hashes: Vec<KeyHash>,
     last: Vec<Option<KeyHash>>,
 }
 
 impl<'a, F: FnMut(&[KeyHash])> Hashes<'a, F> {
-    pub(super) fn new(cf_filter: &'a CfFilter, take: F) -> Self {
+    pub(super) fn new(cf_filter: &'a CfFilter, ranges: &'a NewRanges, take: F) -> Self {
         let prefixes = cf_filter.prefixes().len();
         Self {
             cf_filter,
+            ranges,
             take,
-            hashes: Vec::with_capacity(TOGETHER + prefixes),
+            // A key, its block and its prefixes.
+            hashes: Vec::with_capacity(TOGETHER + 1 + prefixes),
             last: vec![None; prefixes],
         }
     }
@@ -198,6 +247,7 @@ impl<'a, F: FnMut(&[KeyHash])> Hashes<'a, F> {
         prefixes.each_new_hash(key, hasher, &mut self.last, |hash| {
             hashes.push(hash.for_summary());
         });
+        hashes.extend(self.ranges.add(self.cf_filter, key));
         hashes.push(hasher.hash(key).for_summary());
         if hashes.len() >= TOGETHER {
             (self.take)(hashes);

@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, TryReserveError};
 
-use super::reading::ReadSegments;
+use super::reading::{NewRanges, ReadSegments};
 use super::{CfRun, Maintenance, TaskError};
 use crate::cf_filter::CfFilter;
 use crate::fault::fault;
@@ -77,12 +77,13 @@ impl CfRun<'_> {
     pub(super) fn complete(
         &mut self,
         new: &Scalable,
+        ranges: &NewRanges,
         keys: &StaticKeys<'_>,
     ) -> Result<ReadSegments, TaskError> {
         let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
         let mut spool = maintenance.spool(maintenance.entries(cf_filter)?);
         let (mut last, mut room) = (None, Ok(()));
-        let segments = self.read_all_keys(HashSet::new(), |hashes| {
+        let segments = self.read_all_keys(ranges, HashSet::new(), |hashes| {
             // All versions of a key are adjacent in an SST.
             let new = hashes.iter().copied();
             let new = new.filter(|&hash| last.replace(hash) != Some(hash));

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::cf_filter::prefix_lookup::{self, Span};
+use crate::cf_filter::prefix_lookup;
 use crate::cf_filter::{CfFilter, FirstSummary, lookup, multi_lookup};
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::health::{CfHealth, PrefixHealth};
 use crate::options::FrontOptions;
 use crate::prefix::{Prefix, Prefixes};
+use crate::ranges::Span;
 use crate::segment::{Registry, SegmentId};
 use crate::sorted_runs::WithRange;
 use crate::stats::Stats;
@@ -46,6 +47,7 @@ fn filters() -> Arc<CfFilter> {
     let registry = Arc::new(Registry::new(hasher()));
     let loaded = FirstSummary {
         prefixes: by_two,
+        has_blocks: false,
         ..FirstSummary::covering_none(summary)
     };
     CfFilter::new(
@@ -196,6 +198,7 @@ fn health_reports_each_figure_in_its_own_field() {
         stages: 1,
         is_static: false,
         memory: cf.size_of_summaries(),
+        ranges: Bits::new(0),
         overhead: cf.size_beside_filters(),
         predicted_rate: summary.predicted_rate(),
         uncovered: None,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cf_filter::multi_lookup::{Values, multi_get_cf};
-use crate::cf_filter::{CfFilter, lookup};
+use crate::cf_filter::{CfFilter, lookup, prefix_lookup};
 use crate::cf_filters::CfFilters;
 use crate::disk::{Disk, MemoryDisk, NewFile, Opened};
 use crate::engine::{Engine, EngineError, KeySpace, LiveSegment};
@@ -24,6 +24,7 @@ use crate::intake::SegmentOrigin;
 use crate::key_range::KeyRange;
 use crate::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::options::FrontOptions;
+use crate::ranges::Span;
 use crate::segment::SegmentId;
 use crate::sync::unpoisoned;
 
@@ -444,6 +445,16 @@ impl Store {
     }
 
     /// Whether the filters alone rule the key out; never audited.
+    /// Whether the filters alone prove that no key is in a span.
+    pub(super) fn rules_out_span(&self, span: Span<'_>) -> bool {
+        !prefix_lookup::span_may_exist(&**self.cf_filter(), span)
+    }
+
+    /// Whether a key is there from one on that is below another.
+    pub(super) fn has_between(&self, from: &[u8], end: &[u8]) -> bool {
+        self.lsm.has_between(from, end)
+    }
+
     pub(super) fn rules_out(&self, key: &[u8]) -> bool {
         let hash = self.lsm.cf_filter.hasher().hash(key);
         self.lsm.cf_filter.view().answer(hash, key).is_absent()
@@ -681,6 +692,15 @@ impl Lsm {
         self.tables().get(key)
     }
 
+    fn has_between(&self, from: &[u8], end: &[u8]) -> bool {
+        let tables = self.tables();
+        let sources = std::iter::once(&tables.memtable).chain(&tables.sealed);
+        let sources = sources.chain(tables.segments.iter().map(|segment| &*segment.entries));
+        let keys = sources.flat_map(BTreeMap::keys);
+        let mut within = keys.filter(|key| (from..end).contains(&&key[..]));
+        within.any(|key| tables.get(key).is_some())
+    }
+
     fn ingest(&self, cf_filters: &CfFilters, entries: &[(Vec<u8>, Vec<u8>)]) {
         let _announced = cf_filters.begin_external_writes(None);
         self.ingest_announced(entries);
@@ -900,5 +920,9 @@ impl Engine for Lsm {
             act();
         }
         Some(found)
+    }
+
+    fn contains_range(&self, _: &KeySpace, from: &[u8], end: &[u8]) -> Option<bool> {
+        Some(self.has_between(from, end))
     }
 }

@@ -13,6 +13,7 @@ mod maintenance;
 mod memory_lsm;
 mod model_traces;
 mod multi_get;
+mod ranges;
 mod scrub;
 mod static_stage;
 mod sweep;

@@ -125,6 +125,7 @@ fn view_has_no_other_fields() {
         summary: _,
         // Follows from the summary.
         summary_prefixes: _,
+        ranges: _,
         coverage: _,
         edition: _,
     } = Scene::new().cf_filter().view();

@@ -1,0 +1,349 @@
+//! Ranges: no span that holds a key is denied, whatever happens to the key; and spans without a key
+//! are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::memory_lsm::{Entries, OtherThread, Step, Store, Stored};
+use crate::cf_filter::prefix_lookup;
+use crate::math::{Bits, Items};
+use crate::options::FrontOptions;
+use crate::prefix::Prefix;
+use crate::ranges::{RangeKeys, Span};
+
+/// Ranges behind a first byte.
+fn options() -> FrontOptions {
+    FrontOptions {
+        expected_keys: Some(Items::new(50)),
+        ranges: Some(Arc::new(RangeKeys::new(Prefix::fixed(1), 16).unwrap())),
+        audit: Some(1),
+        ..FrontOptions::default()
+    }
+}
+
+fn open() -> Store {
+    let store = Store::open_without_thread(Stored::new(), &options());
+    store.look();
+    store
+}
+
+fn key(of: u8, number: u64) -> Vec<u8> {
+    [&[of][..], &number.to_be_bytes()].concat()
+}
+
+/// Keys of two prefixes, at the ends of blocks, with the same number, and without a prefix.
+fn universe() -> Vec<Vec<u8>> {
+    let mut keys = vec![
+        key(b'a', 65_535),
+        key(b'a', 65_536),
+        [key(b'a', 65_536), vec![0]].concat(),
+        key(b'b', 7),
+        b"b".to_vec(),
+        Vec::new(),
+    ];
+    keys.sort();
+    keys
+}
+
+/// All spans whose bounds are keys of the universe or beside them.
+fn spans() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut bounds = universe();
+    bounds.extend([key(b'a', 65_534), key(b'a', 65_537), key(b'a', 200_000)]);
+    bounds.extend([b"a".to_vec(), key(b'b', 8), b"c".to_vec()]);
+    bounds.sort();
+    let pairs = bounds.iter().enumerate();
+    pairs
+        .flat_map(|(at, from)| bounds[at..].iter().map(|to| (from.clone(), to.clone())))
+        .collect()
+}
+
+/// No span that holds a key is denied. Returns how many others are.
+#[track_caller]
+fn check(store: &Store, spans: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    let mut denied = 0;
+    for (from, to) in spans {
+        let behind_last = [&to[..], &[0]].concat();
+        for (span, end) in [
+            (Span::HalfOpen(from, to), to),
+            (Span::Closed(from, to), &behind_last),
+        ] {
+            if store.rules_out_span(span) {
+                assert!(!store.has_between(from, end), "{span:?}");
+                denied += 1;
+            }
+        }
+    }
+    denied
+}
+
+type Act = fn(&Store);
+
+const ACTS: [Act; 4] = [
+    Store::flush,
+    Store::seal_memtable,
+    Store::compact,
+    |store| assert!(store.consolidate()),
+];
+
+/// What happens at a step: a key is written, deleted or ingested, or the store changes its files.
+fn act(store: &Store, at: usize, keys: &[Vec<u8>]) {
+    match (at / keys.len(), &keys[at % keys.len()]) {
+        (0, key) => store.put(key, b"value"),
+        (1, key) => store.delete(key),
+        (2, key) => store.ingest(&[(key.clone(), b"value".to_vec())]),
+        _ => ACTS[at - 3 * keys.len()](store),
+    }
+}
+
+#[test]
+fn no_span_with_a_key_is_denied_after_any_three_steps() {
+    let (keys, spans) = (universe(), spans());
+    let acts = 3 * keys.len() + ACTS.len();
+    let mut denied = 0;
+    for steps in 0..acts.pow(3) {
+        let store = open();
+        for at in [steps % acts, steps / acts % acts, steps / acts / acts] {
+            act(&store, at, &keys);
+        }
+        denied += check(&store, &spans);
+    }
+    assert!(denied > 100_000, "{denied}");
+}
+
+#[test]
+fn no_span_with_a_key_is_denied_in_random_histories_with_crashes() {
+    let near = |number: u64| [number.saturating_sub(1), number, number + 1, number + 300];
+    let budget = Some(Bits::from_bytes(20 << 10));
+    let with_budget = FrontOptions {
+        memory_budget: budget.into(),
+        ..options()
+    };
+    for (nth, options) in [options(), options().at_rest(), with_budget]
+        .iter()
+        .enumerate()
+    {
+        let mut random = SmallRng::seed_from_u64(nth as u64);
+        let mut numbers = BTreeSet::new();
+        let mut store = Store::open(Stored::new(), options);
+        let mut denied = 0;
+        for _ in 0..8 {
+            for _ in 0..150 {
+                let number = random.random_range(0..1_000_000);
+                match random.random_range(0..100) {
+                    0..80 => {
+                        store.put(&key(b'a', number), b"value");
+                        numbers.insert(number);
+                    }
+                    80..88 => {
+                        let old = numbers.iter().find(|&&old| old >= number);
+                        old.into_iter()
+                            .for_each(|&old| store.delete(&key(b'a', old)));
+                    }
+                    88..92 => store.flush(),
+                    92..94 => store.compact(),
+                    94..96 => {
+                        store.flush();
+                        store.ingest(&[(key(b'a', number), b"value".to_vec())]);
+                        numbers.insert(number);
+                    }
+                    _ => _ = store.consolidate(),
+                }
+            }
+            let bounds: Vec<_> = numbers.iter().flat_map(|&number| near(number)).collect();
+            let spans = bounds.windows(2).map(|pair| {
+                let [from, to] = [pair[0], pair[0].max(pair[1])];
+                (key(b'a', from), key(b'a', to))
+            });
+            denied += check(&store, &spans.collect::<Vec<_>>());
+            let (stored, log) = match random.random_bool(0.5) {
+                true => (store.close(), Entries::new()),
+                false => store.crash(random.random()),
+            };
+            store = Store::open(stored, options);
+            for (key, value) in log {
+                match value {
+                    Some(value) => store.put(&key, &value),
+                    None => store.delete(&key),
+                }
+            }
+        }
+        assert!(denied > 1_000 || nth == 2, "{nth}: {denied}");
+    }
+}
+
+const STEPS: [Step; 5] = [
+    Step::BeforeMemtables,
+    Step::AfterMemtables,
+    Step::Listing,
+    Step::Listed,
+    Step::AfterSegment,
+];
+
+/// A key is in the range filter, or its block is in the summary filter.
+#[test]
+fn keys_are_in_ranges_whatever_step_of_a_consolidation_they_come_at() {
+    let writes = |other: OtherThread| other.put(&key(b'a', 3_000), b"value");
+    let flushes = move |other: OtherThread| {
+        other.put(&key(b'a', 3_000), b"value");
+        other.flush();
+    };
+    for is_static in [false, true] {
+        for step in STEPS {
+            for nth in 0..3 {
+                let options = match is_static {
+                    true => options().at_rest(),
+                    false => options(),
+                };
+                let store = Store::open_without_thread(Stored::new(), &options);
+                store.look();
+                store.put(&key(b'a', 1_000), b"value");
+                store.flush();
+                store.put(&key(b'a', 2_000), b"value");
+                let other = store.other_thread();
+                match nth {
+                    0 => store.at(step, move || writes(other)),
+                    1 => store.at(step, move || flushes(other)),
+                    _ => store.ingest_after_next_scan(vec![(key(b'a', 3_000), b"value".to_vec())]),
+                }
+                assert!(store.consolidate());
+                let has = |number| {
+                    let [from, to] = [key(b'a', number), key(b'a', number + 1)];
+                    !store.rules_out_span(Span::HalfOpen(&from, &to))
+                };
+                let case = format!("{nth} at {step:?}, static: {is_static}");
+                assert!([1_000, 2_000, 3_000].into_iter().all(has), "{case}");
+                let [from, to] = [key(b'b', 0), key(b'b', 9)];
+                assert!(store.rules_out_span(Span::Closed(&from, &to)), "{case}");
+            }
+        }
+    }
+}
+
+/// Right behind a key a block is no answer, and the range filter is.
+#[test]
+fn empty_spans_are_denied_before_and_after_a_consolidation_and_after_a_reopen() {
+    let store = open();
+    let numbers = || (0..2_000_u64).map(|number| number * 1_000);
+    numbers().for_each(|number| store.put(&key(b'a', number), b"value"));
+    let denied = |store: &Store, of: u8| {
+        let behind = numbers().map(|number| (key(of, number + 1), key(of, number + 11)));
+        let behind = behind.filter(|(from, to)| store.rules_out_span(Span::HalfOpen(from, to)));
+        behind.count()
+    };
+    assert_eq!(denied(&store, b'a'), 0, "only blocks are known");
+    assert!(denied(&store, b'b') > 1_900);
+    assert!(store.consolidate());
+    assert!(denied(&store, b'a') > 1_980, "{}", denied(&store, b'a'));
+    let stored = store.close();
+    let store = Store::open_without_thread(stored, &options());
+    store.look();
+    assert_eq!(denied(&store, b'a'), 0, "a range filter is not stored");
+    assert!(store.consolidate());
+    assert!(denied(&store, b'a') > 1_980);
+    assert!(denied(&store, b'b') > 1_980);
+}
+
+/// An iterator reads the database as of its creation.
+#[test]
+fn span_is_answered_only_while_the_view_of_its_edition_is_published() {
+    let store = open();
+    store.put(&key(b'a', 1), b"value");
+    let [from, to] = [key(b'a', 0), key(b'a', 9)];
+    let span = Span::HalfOpen(&from, &to);
+    let before = store.cf_filter().lookups().edition();
+    store.delete(&key(b'a', 1));
+    store.flush();
+    store.compact();
+    assert!(store.consolidate());
+    let is_empty = |edition| prefix_lookup::is_empty_since(&**store.cf_filter(), span, edition);
+    assert!(is_empty(store.cf_filter().lookups().edition()));
+    assert!(!is_empty(before));
+}
+
+/// Otherwise all ranges near new keys would stay `maybe` for as long as the database is open.
+#[test]
+fn range_filter_is_rebuilt_once_many_keys_came_and_writers_pause() {
+    let store = open();
+    let build = |store: &Store| {
+        // It is quiet only if two looks find no write.
+        store.look();
+        thread::sleep(crate::maintenance::PATIENCE);
+        store.look();
+    };
+    let denies_behind = |number: u64| {
+        let [from, to] = [key(b'a', number + 1), key(b'a', number + 2)];
+        store.rules_out_span(Span::Closed(&from, &to))
+    };
+    (0..1_000).for_each(|number| store.put(&key(b'a', 10 * number), b"value"));
+    build(&store);
+    assert!(denies_behind(50));
+    store.put(&key(b'a', 100_000), b"value");
+    build(&store);
+    assert!(!denies_behind(100_000), "one key is not worth it");
+    (0..1_000).for_each(|number| store.put(&key(b'a', 200_000 + 10 * number), b"value"));
+    build(&store);
+    assert!(denies_behind(100_000) && denies_behind(200_050));
+}
+
+#[test]
+fn budget_serves_keys_before_ranges() {
+    let with_budget = |bytes| FrontOptions {
+        memory_budget: Some(Bits::from_bytes(bytes)).into(),
+        ..options()
+    };
+    for (bytes, has_room) in [(60 << 10, false), (80 << 10, true)] {
+        let store = Store::open_without_thread(Stored::new(), &with_budget(bytes));
+        store.look();
+        (0..15_000).for_each(|number| store.put(&key(b'a', number * 100), b"value"));
+        store.flush();
+        assert!(store.consolidate());
+        let [from, to] = [key(b'a', 1), key(b'a', 9)];
+        assert_eq!(store.rules_out_span(Span::HalfOpen(&from, &to)), has_room);
+        let denied = (0..1_000).filter(|&number| store.rules_out(&key(b'c', number)));
+        assert!(denied.count() > 980);
+        let health = store.cf_filter().health();
+        assert!(
+            health.memory + health.overhead <= Bits::from_bytes(bytes),
+            "{health:?}"
+        );
+        assert_eq!(health.ranges > Bits::new(0), has_room);
+    }
+}
+
+/// Each reader knows a number below which every key was written.
+#[test]
+fn readers_find_every_key_by_its_range_beside_maintenance() {
+    const WRITTEN: u64 = 10_000;
+    let store = Store::open(Stored::new(), &options());
+    let (done, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = SmallRng::seed_from_u64(1);
+            while !done.load(Ordering::Acquire) {
+                let below = written.load(Ordering::Acquire);
+                if below > 0 {
+                    let number = random.random_range(0..below);
+                    let [from, to] = [key(b'a', number), key(b'a', number + 1)];
+                    let span = Span::HalfOpen(&from, &to);
+                    assert!(!store.rules_out_span(span), "{number} of {below}");
+                }
+            }
+        });
+        for number in 0..WRITTEN {
+            store.put(&key(b'a', number), b"value");
+            written.store(number + 1, Ordering::Release);
+            match number % 1_000 {
+                0 => store.flush(),
+                500 => store.compact(),
+                700 => _ = store.consolidate(),
+                _ => {}
+            }
+        }
+        done.store(true, Ordering::Release);
+    });
+}
