@@ -20,6 +20,7 @@
 #   make docs        the documentation as docs.rs builds it, without RocksDB's C++
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make model       exhausts the model of how filters stay complete, and breaks each of its rules
+#   make lemmas      proves the arithmetic of filters for all numbers, by z3, and refuses slips in it
 #   make fuzz        each fuzz target for SECONDS
 #   make interleave  all interleavings up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
 #   make miri        undefined behaviour, on three targets; SEEDS for the concurrent tests
@@ -78,7 +79,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # The crates without C++.
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format -p lsm-sieve-front
 
-.PHONY: demo test lab test-all core stores fleet lint headers bindings prebuilt api msrv package binaries install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test lab test-all core stores fleet lint headers bindings prebuilt api msrv package binaries install docs deny model lemmas fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -149,6 +150,9 @@ deny:
 
 model:
 	@$(CARGO) run --quiet --locked --bin lsm-sieve-model
+
+lemmas:
+	@.ci/lemmas
 
 fuzz:
 	@$(COMPILERS) .ci/fuzz $(SECONDS)
