@@ -249,7 +249,8 @@ impl SieveOptions {
     ///
     /// The eight bytes behind the prefix are read as a big-endian number. An empty range of w numbers
     /// passes the filters with a probability of at most w / 2^(`bits_per_key` - 2), whatever the keys and
-    /// the range: 0.6 % for 100 numbers at 16 bits. A range of more than 2^16 numbers is left to RocksDB.
+    /// the range: 0.6 % for 100 numbers at 16 bits. So does one near which the summary filter has a false
+    /// positive. A range of more than 2^16 numbers is left to RocksDB.
     ///
     /// It takes `bits_per_key`, from 10 to 34, and 1.1 more beside the summary filter, which takes one more
     /// entry for 2^16 numbers that are written to; and 20 bytes per key while it is built, with the summary

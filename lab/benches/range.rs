@@ -25,23 +25,24 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::hint::black_box;
 use std::ops::Range;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use common::{keys_asked_for, median};
 use lsm_sieve::{Prefix, SieveDb, SieveOptions};
 use lsm_sieve_cli::engine::{self, Blocks, MIB, Native, Setting, Shape};
+use lsm_sieve_cli::outcome::Stop;
 use lsm_sieve_cli::workload::random::{Random, scramble};
 use lsm_sieve_cli::workload::trace::{Format, Trace};
 use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve_filter::range::RangeBuilder;
 use rocksdb::statistics::Ticker;
-use rocksdb::{DB, DBAccess, DBCommon, Options, ReadOptions, SliceTransform, ThreadMode};
+use rocksdb::{DB, DBWithThreadMode, Options, ReadOptions, SliceTransform, ThreadMode};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type Outcome<T> = Result<T, Stop>;
 
 const ROUNDS: usize = 5;
 const QUESTIONS: usize = 20_000;
@@ -161,7 +162,7 @@ impl Both {
     }
 }
 
-fn fill<T: ThreadMode, D: rocksdb::DBInner>(db: &DBCommon<T, D>, events: &[Event]) -> Outcome<f64> {
+fn fill<T: ThreadMode>(db: &DBWithThreadMode<T>, events: &[Event]) -> Outcome<f64> {
     let began = Instant::now();
     for &event in events {
         db.put(key(event), [b'v'; 32])?;
@@ -170,10 +171,10 @@ fn fill<T: ThreadMode, D: rocksdb::DBInner>(db: &DBCommon<T, D>, events: &[Event
 }
 
 /// Whether an iterator that is opened for this range shows a key.
-fn shows(db: &impl DBAccess, range: Range<[u8; 16]>) -> bool {
+fn shows<T: ThreadMode>(db: &DBWithThreadMode<T>, range: Range<[u8; 16]>) -> bool {
     let mut options = ReadOptions::default();
     options.set_iterate_range(range.start.to_vec()..range.end.to_vec());
-    let mut iterator = rocksdb::DBRawIteratorWithThreadMode::new(db, options);
+    let mut iterator = db.raw_iterator_opt(options);
     iterator.seek_to_first();
     iterator.valid()
 }
@@ -207,7 +208,7 @@ fn ask(both: &Both, ranges: &[Event], width: u64, holds: bool) -> Outcome<serde_
         let end = both.blocks();
         blocks = [0, 1].map(|side| blocks[side] + end[side] - start[side]);
         let by_native_bounds = ns_each(ranges, |event| shows(&both.native, from(event, width)));
-        let by_bounds = ns_each(ranges, |event| shows(&**both.sieve, from(event, width)));
+        let by_bounds = ns_each(ranges, |event| shows(&both.sieve, from(event, width)));
         let all = [by_seek, by_exists, by_native_bounds, by_bounds];
         for (times, (ns, found)) in times.iter_mut().zip(all) {
             assert_eq!(found, if holds { ranges.len() } else { 0 });
@@ -268,7 +269,10 @@ fn job(events: usize) -> Outcome<()> {
         let again = |_| {
             let (number, second) = match random.below(2) {
                 0 => *random.pick(&first),
-                _ => (random.below((events / EVENTS) as u64), BEGIN + random.below(SECONDS)),
+                _ => (
+                    random.below((events / EVENTS) as u64),
+                    BEGIN + random.below(SECONDS),
+                ),
             };
             (number, second)
         };
@@ -355,7 +359,11 @@ fn all_rates(keys: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn main() -> Outcome<()> {
+fn main() -> ExitCode {
+    run().map_or_else(Stop::report, |()| ExitCode::SUCCESS)
+}
+
+fn run() -> Outcome<()> {
     let keys = keys_asked_for(4_000_000);
     let has = |word: &str| std::env::args().any(|argument| argument == word);
     if has("rates") {

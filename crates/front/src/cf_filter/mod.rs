@@ -337,6 +337,21 @@ impl CfFilter {
         true
     }
 
+    /// Frees the range filter, so that each range is *maybe*. Returns false if there is none.
+    pub(crate) fn drop_ranges(&self) -> bool {
+        let mut locked = self.coverage.lock();
+        let now = self.view();
+        if now.ranges.size() == Bits::new(0) {
+            return false;
+        }
+        let view = View {
+            ranges: Ranges::Omitted,
+            ..now
+        };
+        self.lookups.publish(&mut locked, view);
+        true
+    }
+
     /// The column family was dropped, or a key may have been missed: every lookup gets *maybe* until
     /// the next open, and the memory of the filters is freed.
     pub fn retire(&self) {

@@ -15,13 +15,22 @@ impl Maintenance {
         room(&self.options, &self.cf_filters, &self.registry, own)
     }
 
-    /// Drops whole filters until the rest fits the budget: segment filters before summary filters,
-    /// of which each bit saves more engine reads.
+    /// Drops whole filters until the rest fits the budget: range filters first, and segment filters
+    /// before summary filters, of which each bit saves more engine reads.
     pub(super) fn keep_within_budget(&self) {
         let Some(budget) = filter_budget(&self.options, &self.cf_filters) else {
             return;
         };
-        while self.cf_filters.size_of_published(None) > budget
+        let is_over = || self.cf_filters.size_of_published(None) > budget;
+        for cf_filter in self.cf_filters.all() {
+            if is_over() && cf_filter.drop_ranges() {
+                tracing::warn!(
+                    cf_filter = cf_filter.name(),
+                    "the memory budget has no room for the range filter; dropped it"
+                );
+            }
+        }
+        while is_over()
             && let Some(cf_filter) = self.cf_filters.largest()
             && cf_filter.drop_summary()
         {

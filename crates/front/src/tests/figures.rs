@@ -9,6 +9,7 @@ use crate::cf_filter::{CfFilter, FirstSummary, lookup, multi_lookup};
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::health::{CfHealth, PrefixHealth};
+use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::prefix::{Prefix, Prefixes};
 use crate::ranges::Span;
