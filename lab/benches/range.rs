@@ -349,7 +349,7 @@ fn all_rates(keys: usize) -> Outcome<()> {
         return Ok(());
     };
     let traces = [
-        ("OLTP.lis.zst", Format::Lis),
+        ("orm-busy.trace.xz", Format::U32Be),
         ("corda-vaultservice.gz", Format::U64Be),
     ];
     for (name, format) in traces {
