@@ -1,0 +1,159 @@
+//! The LSM in memory as a door whose histories are checked. It promises that a batch is written at
+//! one moment, and that `multi_get` reads at one.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use lsm_sieve_histories::{Change, Crashed, Door, Key, Value};
+
+use super::memory_lsm::{Store, Stored};
+use crate::cf_filter::CfFilter;
+use crate::math::{Bits, Items};
+use crate::options::FrontOptions;
+use crate::sync::{Mutex, unpoisoned, yield_now};
+
+pub(super) struct MemoryDoor {
+    store: Store,
+    options: FrontOptions,
+    /// The filters of a further column family, which has the same keys.
+    family: Mutex<Arc<CfFilter>>,
+    has_thread: bool,
+}
+
+/// Bytes that are unlike, and those of others in between.
+fn bytes(key: Key) -> Vec<u8> {
+    vec![key, b'k']
+}
+
+/// Settings that change what maintenance does. No audit, which would repair what is to be found.
+fn options(choice: u32) -> FrontOptions {
+    let small = FrontOptions {
+        expected_keys: Some(Items::new(2)),
+        audit: None,
+        ..FrontOptions::default()
+    };
+    let segment_rate = small.segment_rate.filter(|_| choice & 1 == 0);
+    let small = FrontOptions {
+        segment_rate,
+        ..small
+    };
+    match choice / 2 % 3 {
+        0 => small,
+        1 => small.at_rest(),
+        _ => FrontOptions {
+            memory_budget: Some(Bits::from_bytes(4 << 10)).into(),
+            ..small
+        },
+    }
+}
+
+impl MemoryDoor {
+    /// An empty store. Without a thread, maintenance runs where it is disturbed alone.
+    pub(super) fn open(choice: u32, has_thread: bool) -> Self {
+        Self::open_again(Stored::new(), options(choice), has_thread)
+    }
+
+    fn open_again(stored: Stored, options: FrontOptions, has_thread: bool) -> Self {
+        let store = match has_thread {
+            true => Store::open(stored, &options),
+            false => Store::open_without_thread(stored, &options),
+        };
+        store.watch(Some(Box::new(|_| {
+            yield_now();
+            true
+        })));
+        let family = Mutex::new(store.renew_family("other", None));
+        Self {
+            store,
+            options,
+            family,
+            has_thread,
+        }
+    }
+}
+
+impl Door for MemoryDoor {
+    fn write(&self, changes: &[(Key, Change)], choice: u32) -> Result<&'static str, Crashed> {
+        let value = |change: &Change| match change {
+            Change::Put(value) => Some(value.clone()),
+            Change::Delete | Change::Merge(_) => None,
+        };
+        let entries = changes
+            .iter()
+            .map(|(key, change)| (bytes(*key), value(change)));
+        if choice.is_multiple_of(4)
+            && let Some(puts) = entries
+                .clone()
+                .map(|(key, value)| Some((key, value?)))
+                .collect()
+        {
+            self.store.ingest_over_memtables(puts);
+            return Ok("ingest");
+        }
+        self.store.write(entries.collect());
+        Ok("write")
+    }
+
+    fn read(
+        &self,
+        keys: &[Key],
+        choice: u32,
+    ) -> Result<(&'static str, Vec<Option<Value>>), Crashed> {
+        let of_keys: Vec<_> = keys.iter().copied().map(bytes).collect();
+        if let [key] = &of_keys[..] {
+            let family = unpoisoned(self.family.lock()).clone();
+            return Ok(match choice % 2 {
+                0 => ("get", vec![self.store.get(key)]),
+                _ => (
+                    "get in the other family",
+                    vec![self.store.get_behind(&family, key)],
+                ),
+            });
+        }
+        let of_keys: Vec<_> = of_keys.iter().map(Vec::as_slice).collect();
+        let values = self.store.multi_get(&of_keys).into_iter();
+        let values =
+            values.map(|value: Result<_, Infallible>| value.unwrap_or_else(|never| match never {}));
+        Ok(("multi_get", values.collect()))
+    }
+
+    fn disturb(&self, choice: u32) {
+        match choice % 10 {
+            0 => self.store.flush(),
+            1 => self.store.compact(),
+            2 => self.store.seal_memtable(),
+            3 => self.store.move_oldest_to_last_level(),
+            4..7 => {
+                self.store
+                    .filters
+                    .wakeup
+                    .request(|requests| requests.consolidate = true);
+            }
+            7 => {
+                let mut family = unpoisoned(self.family.lock());
+                *family = self.store.renew_family("other", Some(&family));
+            }
+            _ => self.store.filters.wakeup.notify(),
+        }
+        self.store.turn();
+    }
+
+    fn reopen(self, choice: u32) -> Self {
+        let Self {
+            store,
+            options,
+            has_thread,
+            ..
+        } = self;
+        let (stored, log) = match choice % 2 {
+            0 => (store.close(), Vec::new()),
+            _ => {
+                let (stored, log) = store.crash(choice.into());
+                (stored, log.into_iter().collect())
+            }
+        };
+        let door = Self::open_again(stored, options, has_thread);
+        door.store.write(log);
+        door
+    }
+}
