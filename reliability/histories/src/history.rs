@@ -16,6 +16,9 @@ pub const ALL: [Key; 4] = [0, 1, 2, 3];
 /// What was put, and what was merged since.
 pub type Value = Vec<u8>;
 
+/// The name of a function, and the values that it found.
+pub type Found = (&'static str, Vec<Option<Value>>);
+
 /// What a write does to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -29,7 +32,7 @@ pub enum Change {
 
 /// What a call did, all at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Changes, in this order.
     Write(Vec<(Key, Change)>),
     /// The keys that were read, each with its value, if it had one.
@@ -103,7 +106,7 @@ impl<'a> Recorder<'a> {
     pub fn read(
         &mut self,
         keys: &[Key],
-        call: impl FnOnce(&[Key]) -> Option<(&'static str, Vec<Option<Value>>)>,
+        call: impl FnOnce(&[Key]) -> Option<Found>,
     ) -> Option<Vec<Option<Value>>> {
         let begin = self.clock.tick();
         let (by, values) = call(keys)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::history::{ALL, Call, Change, Clock, History, Key, Recorder, Value};
+use crate::history::{ALL, Call, Change, Clock, Found, History, Key, Recorder, Value};
 use crate::plan::{Plan, Step};
 
 /// The store is gone, and the call may have taken effect or not.
@@ -28,12 +28,7 @@ pub trait Door: Sync + Sized {
     ///
     /// # Errors
     /// If the store crashed.
-    #[expect(clippy::type_complexity, reason = "a name, and values")]
-    fn read(
-        &self,
-        keys: &[Key],
-        choice: u32,
-    ) -> Result<(&'static str, Vec<Option<Value>>), Crashed>;
+    fn read(&self, keys: &[Key], choice: u32) -> Result<Found, Crashed>;
 
     /// Some work of maintenance or of the engine, which changes no answer.
     fn disturb(&self, choice: u32);
@@ -119,10 +114,7 @@ impl Hunt {
 }
 
 /// A number in the environment.
-///
-/// # Panics
-/// If it is none.
-pub fn number(variable: &str) -> Option<u64> {
+fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(
         text.parse()
@@ -143,13 +135,20 @@ fn one<D: Door>(
     let mut main = Recorder::new(&clock, 0);
     main.found(values);
     let (mut calls, has_crashed) = beside(&door, plan, &clock, random);
-    let crash = has_crashed.then(|| clock.tick());
+    let mut crash = has_crashed.then(|| clock.tick());
     if has_crashed || random.random_range(0..REOPEN_ONE_IN) == 0 {
         door = door.reopen(random.random());
     }
-    let all = main.read(&ALL, |keys| door.read(keys, random.random()).ok());
+    let all = loop {
+        match main.read(&ALL, |keys| door.read(keys, random.random()).ok()) {
+            Some(all) => break all,
+            None => {
+                crash.get_or_insert_with(|| clock.tick());
+                door = door.reopen(random.random());
+            }
+        }
+    };
     calls.extend(main.into_calls());
-    let all = all.expect("a store that was just opened");
     (door, History { calls, crash }, all)
 }
 

@@ -25,6 +25,6 @@ mod history;
 mod hunt;
 mod plan;
 
-pub use history::{ALL, Call, Change, Clock, History, Key, Operation, Recorder, Value};
-pub use hunt::{Crashed, Door, Hunt, number, run};
+pub use history::{ALL, Call, Change, Clock, Found, History, Key, Recorder, Value};
+pub use hunt::{Crashed, Door, Hunt, run};
 pub use plan::{Plan, Step};

@@ -124,18 +124,16 @@ impl Door for MemoryDoor {
             2 => self.store.seal_memtable(),
             3 => self.store.move_oldest_to_last_level(),
             4..7 => {
-                self.store
-                    .filters
-                    .wakeup
-                    .request(|requests| requests.consolidate = true);
+                let wakeup = &self.store.filters.wakeup;
+                wakeup.request(|requests| requests.consolidate = true);
             }
             7 => {
                 let mut family = unpoisoned(self.family.lock());
                 *family = self.store.renew_family("other", Some(&family));
             }
-            _ => self.store.filters.wakeup.notify(),
+            _ => {}
         }
-        self.store.turn();
+        self.store.look();
     }
 
     fn reopen(self, choice: u32) -> Self {

@@ -1,0 +1,53 @@
+//! Histories of the whole store in memory, with all of maintenance, in random orders of threads that
+//! a seed determines. Whether they are linearizable is checked as for real threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lsm_sieve_histories::{ALL, Clock, Door as _, History, Plan, Recorder, run};
+
+use super::memory_door::MemoryDoor;
+use crate::interleavings::{explore, number, thread};
+
+#[test]
+fn histories_beside_maintenance_are_linearizable() {
+    let seed = number("LSM_SIEVE_SEED", 1982);
+    let next = AtomicU64::new(seed);
+    explore("store_linearizable", move |_| {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        let history = history(seed);
+        assert!(
+            history.is_linearizable(),
+            "not linearizable: history {} of shuttle\n{history}\nin short:\n{}",
+            seed + 1 - number("LSM_SIEVE_SEED", 1982),
+            history.reduced()
+        );
+    });
+}
+
+/// One history over a new store. The plan of another seed goes first, by one thread.
+fn history(seed: u64) -> History {
+    let (before, plan) = (Plan::new(!seed, false), Plan::new(seed, false));
+    let door = Arc::new(MemoryDoor::open(seed as u32, false));
+    let clock = Arc::<Clock>::default();
+    let mut calls = Vec::new();
+    for (steps, choice) in before.threads.into_iter().zip(before.beside) {
+        calls.extend(run(steps, &*door, Recorder::new(&clock, 0), || ()).0);
+        door.disturb(choice);
+    }
+    let threads = (1..).zip(plan.threads).map(|(thread, steps)| {
+        let (door, clock) = (Arc::clone(&door), Arc::clone(&clock));
+        thread::spawn(move || run(steps, &*door, Recorder::new(&clock, thread), || ()).0)
+    });
+    let threads: Vec<_> = threads.collect();
+    plan.beside
+        .into_iter()
+        .for_each(|choice| door.disturb(choice));
+    threads
+        .into_iter()
+        .for_each(|thread| calls.extend(thread.join().unwrap()));
+    let mut last = Recorder::new(&clock, 0);
+    last.read(&ALL, |keys| door.read(keys, 0).ok());
+    calls.extend(last.into_calls());
+    History { calls, crash: None }
+}
