@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lsm_sieve::{Items, Prefix, SieveDb};
-use lsm_sieve_histories::{Change, Crashed, Door, Hunt, Key, Value};
+use lsm_sieve_histories::{Change, Crashed, Door, Found, Hunt, Key, Value};
 use rocksdb::{
     DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, IteratorMode, Options, ReadOptions, SliceTransform,
     SstFileWriter, WriteBatch,
@@ -25,26 +25,46 @@ struct FilteredDb {
     db: SieveDb,
     home: TempDir,
     files: AtomicU64,
-}
-
-fn bytes(key: Key) -> [u8; 2] {
-    [key, b'k']
+    /// The first byte of each key.
+    first: u8,
 }
 
 fn with_prefixes() -> Options {
     let mut options = options();
-    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(1));
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(2));
     options
 }
 
 impl FilteredDb {
-    fn open(home: TempDir) -> Self {
+    fn open(home: TempDir, first: u8) -> Self {
         // No audit, which would repair what is to be found.
         let filters = sieve().audit(0).expected_keys(Items::new(4));
-        let filters = filters.prefixes("default", [Prefix::fixed(1)]);
+        let filters = filters.prefixes("default", [Prefix::fixed(2)]);
         let db = SieveDb::open(&with_prefixes(), &filters, home.path().join("db")).unwrap();
         let files = AtomicU64::new(0);
-        Self { db, home, files }
+        Self {
+            db,
+            home,
+            files,
+            first,
+        }
+    }
+
+    /// The prefix of each is its own.
+    fn key(&self, key: Key) -> [u8; 3] {
+        [self.first, key, b'k']
+    }
+
+    fn batch_of(&self, changes: &[(Key, Change)]) -> WriteBatch {
+        let mut batch = WriteBatch::default();
+        for (key, change) in changes {
+            match change {
+                Change::Put(value) => batch.put(self.key(*key), value),
+                Change::Delete => batch.delete(self.key(*key)),
+                Change::Merge(more) => batch.merge(self.key(*key), [*more]),
+            }
+        }
+        batch
     }
 
     fn ingest(&self, changes: &[(Key, Change)]) {
@@ -55,9 +75,9 @@ impl FilteredDb {
         writer.open(&file).unwrap();
         for (key, change) in changes {
             match change {
-                Change::Put(value) => writer.put(bytes(*key), value).unwrap(),
-                Change::Delete => writer.delete(bytes(*key)).unwrap(),
-                Change::Merge(more) => writer.merge(bytes(*key), [*more]).unwrap(),
+                Change::Put(value) => writer.put(self.key(*key), value).unwrap(),
+                Change::Delete => writer.delete(self.key(*key)).unwrap(),
+                Change::Merge(more) => writer.merge(self.key(*key), [*more]).unwrap(),
             }
         }
         writer.finish().unwrap();
@@ -65,12 +85,12 @@ impl FilteredDb {
     }
 
     /// By an iterator of all keys, or of the one prefix that is asked for.
-    fn iterate(&self, keys: &[[u8; 2]]) -> Vec<Option<Value>> {
+    fn iterate(&self, keys: &[[u8; 3]]) -> Vec<Option<Value>> {
         let mut options = ReadOptions::default();
         let mode = match keys {
             [key] => {
                 options.set_prefix_same_as_start(true);
-                IteratorMode::From(&key[..1], rocksdb::Direction::Forward)
+                IteratorMode::From(&key[..2], rocksdb::Direction::Forward)
             }
             _ => {
                 options.set_total_order_seek(true);
@@ -82,7 +102,7 @@ impl FilteredDb {
             .iterator_opt(mode, options)
             .map(Result::unwrap)
             .collect();
-        let value = |key: &[u8; 2]| entries.iter().find(|(of, _)| **of == key[..]);
+        let value = |key: &[u8; 3]| entries.iter().find(|(of, _)| **of == key[..]);
         keys.iter()
             .map(|key| value(key).map(|(_, value)| value.to_vec()))
             .collect()
@@ -95,40 +115,19 @@ impl Door for FilteredDb {
             self.ingest(changes);
             return Ok("ingest_external_file");
         }
-        let [(key, change)] = changes else {
-            let mut batch = WriteBatch::default();
-            for (key, change) in changes {
-                match change {
-                    Change::Put(value) => batch.put(bytes(*key), value),
-                    Change::Delete => batch.delete(bytes(*key)),
-                    Change::Merge(more) => batch.merge(bytes(*key), [*more]),
-                }
+        let done = match changes {
+            [(key, Change::Put(value))] => self.db.put(self.key(*key), value).map(|()| "put"),
+            [(key, Change::Delete)] => self.db.delete(self.key(*key)).map(|()| "delete"),
+            [(key, Change::Merge(more))] => {
+                self.db.merge(self.key(*key), [*more]).map(|()| "merge")
             }
-            self.db.write(batch).unwrap();
-            return Ok("write");
+            _ => self.db.write(self.batch_of(changes)).map(|()| "write"),
         };
-        Ok(match change {
-            Change::Put(value) => {
-                self.db.put(bytes(*key), value).unwrap();
-                "put"
-            }
-            Change::Delete => {
-                self.db.delete(bytes(*key)).unwrap();
-                "delete"
-            }
-            Change::Merge(more) => {
-                self.db.merge(bytes(*key), [*more]).unwrap();
-                "merge"
-            }
-        })
+        Ok(done.unwrap())
     }
 
-    fn read(
-        &self,
-        keys: &[Key],
-        choice: u32,
-    ) -> Result<(&'static str, Vec<Option<Value>>), Crashed> {
-        let keys: Vec<_> = keys.iter().copied().map(bytes).collect();
+    fn read(&self, keys: &[Key], choice: u32) -> Result<Found, Crashed> {
+        let keys: Vec<_> = keys.iter().map(|key| self.key(*key)).collect();
         let mut calls: Vec<Read<SieveDb, Handle<'_>>> = reads::of_db();
         // A call for each key would be no read at one moment.
         calls.retain(|call| keys.len() == 1 || call.keys_a_call() > 1);
@@ -150,9 +149,13 @@ impl Door for FilteredDb {
         }
     }
 
+    fn renew_keys(&mut self) {
+        self.first += 1;
+    }
+
     fn reopen(self, _: u32) -> Self {
         drop(self.db);
-        Self::open(self.home)
+        Self::open(self.home, self.first)
     }
 
     fn merges() -> bool {
@@ -163,5 +166,5 @@ impl Door for FilteredDb {
 #[test]
 fn histories_of_threads_are_linearizable() {
     let hunt = Hunt::new("SieveDb", 300);
-    hunt.run(|_| FilteredDb::open(tempfile::tempdir().unwrap()));
+    hunt.run(|_| FilteredDb::open(tempfile::tempdir().unwrap(), 0));
 }

@@ -82,8 +82,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Records a write that `call` does. It returns the name of the function that it called, or
-    /// `None` if a crash cut it short; so does this.
+    /// Records a write by `call`, which returns the name of the function that it called, or `None` if
+    /// a crash cut it short. So does this.
     pub fn write(
         &mut self,
         changes: Vec<(Key, Change)>,
@@ -91,14 +91,7 @@ impl<'a> Recorder<'a> {
     ) -> Option<()> {
         let begin = self.clock.tick();
         let by = call(&changes);
-        let end = self.clock.tick();
-        self.calls.push(Call {
-            thread: self.thread,
-            begin,
-            end: by.map(|_| end),
-            by: by.unwrap_or("write"),
-            operation: Operation::Write(changes),
-        });
+        self.record(begin, by, Operation::Write(changes));
         by.map(|_| ())
     }
 
@@ -110,16 +103,20 @@ impl<'a> Recorder<'a> {
     ) -> Option<Vec<Option<Value>>> {
         let begin = self.clock.tick();
         let (by, values) = call(keys)?;
-        let end = Some(self.clock.tick());
-        let found = keys.iter().copied().zip(values.iter().cloned()).collect();
+        let found = keys.iter().copied().zip(values.iter().cloned());
+        self.record(begin, Some(by), Operation::Read(found.collect()));
+        Some(values)
+    }
+
+    fn record(&mut self, begin: u64, by: Option<&'static str>, operation: Operation) {
+        let end = self.clock.tick();
         self.calls.push(Call {
             thread: self.thread,
             begin,
-            end,
-            by,
-            operation: Operation::Read(found),
+            end: by.map(|_| end),
+            by: by.unwrap_or("cut short:"),
+            operation,
         });
-        Some(values)
     }
 
     /// Records what the store had before.
@@ -206,8 +203,7 @@ impl History {
             || WGLChecker::<Map>::is_linearizable(history::History::from_actions(events))
     }
 
-    /// A part of a history that is not linearizable, and is not either: without reads that do not
-    /// matter, and without the keys that no read is left of.
+    /// A history that is not linearizable without the reads that do not matter.
     #[must_use]
     pub fn reduced(&self) -> Self {
         let mut least = self.clone();
@@ -218,21 +214,6 @@ impl History {
                 least = less;
             }
         }
-        let read = |operation: &Operation, key: Key| match operation {
-            Operation::Read(found) => found.iter().any(|(of, _)| *of == key),
-            Operation::Write(_) => false,
-        };
-        let is_read: Vec<bool> = ALL
-            .into_iter()
-            .map(|key| least.calls.iter().any(|call| read(&call.operation, key)))
-            .collect();
-        for call in &mut least.calls {
-            if let Operation::Write(changes) = &mut call.operation {
-                changes.retain(|(key, _)| is_read[usize::from(*key)]);
-            }
-        }
-        let is_empty = |operation: &Operation| *operation == Operation::Write(Vec::new());
-        least.calls.retain(|call| !is_empty(&call.operation));
         least
     }
 }
@@ -253,29 +234,21 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A line for each call, by its begin, with a bar from its begin to its end.
+/// A line for each call, by its begin: its thread, the numbers of its begin and end, what it did.
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut calls: Vec<_> = self.calls.iter().collect();
         calls.sort_by_key(|call| call.begin);
-        let ends = |call: &&Call| [Some(call.begin), call.end];
-        let mut ticks: Vec<_> = calls.iter().flat_map(ends).chain([self.crash]).collect();
-        ticks.retain(Option::is_some);
-        ticks.sort_unstable();
-        let column = |tick: Option<u64>| ticks.partition_point(|at| *at < tick);
         for call in calls {
-            let begin = column(Some(call.begin));
-            let end = call.end.map_or(column(self.crash), |end| column(Some(end)));
-            let (pad, mark) = (ticks.len() - end.max(begin), call.end.map_or('?', |_| '|'));
-            let bar = "-".repeat(end.saturating_sub(begin + 1));
+            let end = call.end.or(self.crash).unwrap_or(u64::MAX);
+            let (thread, begin, by) = (call.thread, call.begin, call.by);
             writeln!(
                 f,
-                "thread {} {:begin$}|{bar}{mark}{:pad$} {}{}",
-                call.thread, "", "", call.by, call.operation
+                "thread {thread}  {begin:>3}..{end:<3}  {by}{}",
+                call.operation
             )?;
         }
-        self.crash
-            .map_or(Ok(()), |_| writeln!(f, "? until the crash"))
+        Ok(())
     }
 }
 

@@ -33,6 +33,10 @@ pub trait Door: Sync + Sized {
     /// Some work of maintenance or of the engine, which changes no answer.
     fn disturb(&self, choice: u32);
 
+    /// Gives all keys other bytes, which the store never had: until they are written, filters can
+    /// deny them.
+    fn renew_keys(&mut self);
+
     /// The store after a crash, or closed and opened again.
     #[must_use]
     fn reopen(self, choice: u32) -> Self;
@@ -80,10 +84,14 @@ impl Hunt {
         for nth in 0..self.histories {
             let seed = self.seed.wrapping_add(nth);
             let mut random = SmallRng::seed_from_u64(!seed);
-            let (door, values) = match store.take() {
+            let (mut door, mut values) = match store.take() {
                 Some(left) if nth % IN_A_ROW != 0 => left,
                 _ => (open(random.random()), NONE.to_vec()),
             };
+            if random.random() {
+                door.renew_keys();
+                values = NONE.to_vec();
+            }
             let (door, history, values) = one(door, seed, &values, &mut random);
             calls += history.calls.len();
             if !history.is_linearizable() {
@@ -219,7 +227,7 @@ fn pause(random: &mut SmallRng) {
     for _ in 0..random.random_range(0..4) {
         thread::yield_now();
     }
-    for _ in 0..random.random_range(0..2_000) {
+    for _ in 0..1 << random.random_range(0..15) {
         std::hint::spin_loop();
     }
 }

@@ -14,9 +14,8 @@
 use std::fs;
 use std::io::{self, Error};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use fjall::{KeyspaceCreateOptions, Readable as _};
@@ -39,9 +38,11 @@ struct Mortal<S> {
     store: S,
     read: Read<S>,
     home: PathBuf,
-    /// The number of the commit; copies are taken to the next folder.
+    /// The number of the commit.
     dies_at: u32,
-    commits: Mutex<u32>,
+    commits: AtomicU32,
+    /// Held by commits; that in which the process ends waits for the others.
+    committing: RwLock<()>,
     is_dead: AtomicBool,
 }
 
@@ -91,17 +92,17 @@ impl<S: Store<Batch = Batch>> Store for Mortal<S> {
     }
 
     fn commit(&self, batch: Batch, records: &[Record]) -> io::Result<()> {
-        let mut commits = self.commits.lock().unwrap();
-        self.alive()?;
-        *commits += 1;
-        if *commits == self.dies_at && self.dies_at.is_multiple_of(2) {
-            return self.die();
+        let nth = self.commits.fetch_add(1, Ordering::Relaxed);
+        let commit = || self.store.commit(batch, records).map_err(Error::other);
+        if nth != self.dies_at {
+            let _one = self.committing.read().unwrap();
+            return self.alive().and_then(|()| commit());
         }
-        self.store.commit(batch, records).map_err(Error::other)?;
-        match *commits == self.dies_at {
-            true => self.die(),
-            false => Ok(()),
+        let _all = self.committing.write().unwrap();
+        if nth.is_multiple_of(2) {
+            commit()?;
         }
+        self.die()
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -127,10 +128,12 @@ struct Filtered<S: Store<Batch = Batch>> {
     store: FilteredStore<Mortal<S>>,
     home: TempDir,
     open: Open<S>,
+    /// The first bytes of each key.
+    first: u32,
 }
 
 impl<S: Store<Batch = Batch>> Filtered<S> {
-    fn open(home: TempDir, open: Open<S>, choice: u32) -> Self {
+    fn open(home: TempDir, open: Open<S>, choice: u32, first: u32) -> Self {
         let live = home.path().join("live");
         fs::create_dir_all(&live).unwrap();
         let (store, read) = open(&live);
@@ -139,7 +142,8 @@ impl<S: Store<Batch = Batch>> Filtered<S> {
             read,
             home: home.path().to_owned(),
             dies_at: choice % 200,
-            commits: Mutex::new(0),
+            commits: AtomicU32::new(0),
+            committing: RwLock::default(),
             is_dead: AtomicBool::new(false),
         };
         let recovery = [Recovery::Scan, Recovery::Position, Recovery::Journal];
@@ -150,7 +154,16 @@ impl<S: Store<Batch = Batch>> Filtered<S> {
             .expected_keys(Items::new(4));
         let filters = live.join("filters");
         let store = FilteredStore::open(mortal, &filters, &options, recovery).unwrap();
-        Self { store, home, open }
+        Self {
+            store,
+            home,
+            open,
+            first,
+        }
+    }
+
+    fn key(&self, key: Key) -> Vec<u8> {
+        [&self.first.to_be_bytes()[..], &[key]].concat()
     }
 
     /// An error is that of a crash.
@@ -162,15 +175,11 @@ impl<S: Store<Batch = Batch>> Filtered<S> {
     }
 }
 
-fn bytes(key: Key) -> [u8; 2] {
-    [key, b'k']
-}
-
 impl<S: Store<Batch = Batch>> Door for Filtered<S> {
     fn write(&self, changes: &[(Key, Change)], choice: u32) -> Result<&'static str, Crashed> {
         let add = |batch: Batch, (key, change): &(Key, Change)| match change {
-            Change::Put(value) => batch.insert(bytes(*key), value.clone()),
-            Change::Delete | Change::Merge(_) => batch.remove(bytes(*key)),
+            Change::Put(value) => batch.insert(self.key(*key), value.clone()),
+            Change::Delete | Change::Merge(_) => batch.remove(self.key(*key)),
         };
         let batch = changes.iter().fold(Batch::default(), add);
         if choice.is_multiple_of(8) {
@@ -183,7 +192,7 @@ impl<S: Store<Batch = Batch>> Door for Filtered<S> {
     }
 
     fn read(&self, keys: &[Key], _: u32) -> Result<(&'static str, Vec<Option<Value>>), Crashed> {
-        let keys: Vec<_> = keys.iter().copied().map(bytes).collect();
+        let keys: Vec<_> = keys.iter().map(|key| self.key(*key)).collect();
         if let [key] = &keys[..] {
             let value = self.unless_crashed(self.store.get(key))?;
             return Ok(("get", vec![value]));
@@ -206,8 +215,17 @@ impl<S: Store<Batch = Batch>> Door for Filtered<S> {
         }
     }
 
+    fn renew_keys(&mut self) {
+        self.first += 1;
+    }
+
     fn reopen(self, choice: u32) -> Self {
-        let Self { store, home, open } = self;
+        let Self {
+            store,
+            home,
+            open,
+            first,
+        } = self;
         let has_crashed = store.store().alive().is_err();
         drop(store);
         if has_crashed {
@@ -215,7 +233,7 @@ impl<S: Store<Batch = Batch>> Door for Filtered<S> {
             fs::remove_dir_all(&live).unwrap();
             fs::rename(left, live).unwrap();
         }
-        Self::open(home, open, choice)
+        Self::open(home, open, choice, first)
     }
 }
 
@@ -226,7 +244,7 @@ fn hunt<S: Store<Batch = Batch>>(door: &'static str, histories: u64, open: Open<
         true => tempfile::tempdir_in(memory).unwrap(),
         false => tempfile::tempdir().unwrap(),
     };
-    Hunt::new(door, histories).run(|choice| Filtered::open(home(), open, choice));
+    Hunt::new(door, histories).run(|choice| Filtered::open(home(), open, choice, 0));
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! The LSM in memory as a door whose histories are checked. It promises that a batch is written at
 //! one moment, and that `multi_get` reads at one.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use lsm_sieve_histories::{Change, Crashed, Door, Key, Value};
+use lsm_sieve_histories::{Change, Crashed, Door, Found, Key};
 
 use super::memory_lsm::{Store, Stored};
 use crate::cf_filter::CfFilter;
@@ -18,33 +17,24 @@ pub(super) struct MemoryDoor {
     /// The filters of a further column family, which has the same keys.
     family: Mutex<Arc<CfFilter>>,
     has_thread: bool,
-}
-
-/// Bytes that are unlike, and those of others in between.
-fn bytes(key: Key) -> Vec<u8> {
-    vec![key, b'k']
+    /// The first byte of each key.
+    first: u8,
 }
 
 /// Settings that change what maintenance does. No audit, which would repair what is to be found.
 fn options(choice: u32) -> FrontOptions {
-    let small = FrontOptions {
+    let mut options = FrontOptions {
         expected_keys: Some(Items::new(2)),
         audit: None,
         ..FrontOptions::default()
     };
-    let segment_rate = small.segment_rate.filter(|_| choice & 1 == 0);
-    let small = FrontOptions {
-        segment_rate,
-        ..small
-    };
-    match choice / 2 % 3 {
-        0 => small,
-        1 => small.at_rest(),
-        _ => FrontOptions {
-            memory_budget: Some(Bits::from_bytes(4 << 10)).into(),
-            ..small
-        },
+    match choice % 4 {
+        0 => options.segment_rate = None,
+        1 => return options.at_rest(),
+        2 => options.memory_budget = Some(Bits::from_bytes(4 << 10)).into(),
+        _ => {}
     }
+    options
 }
 
 impl MemoryDoor {
@@ -68,6 +58,7 @@ impl MemoryDoor {
             options,
             family,
             has_thread,
+            first: 0,
         }
     }
 }
@@ -80,7 +71,7 @@ impl Door for MemoryDoor {
         };
         let entries = changes
             .iter()
-            .map(|(key, change)| (bytes(*key), value(change)));
+            .map(|(key, change)| (vec![self.first, *key], value(change)));
         if choice.is_multiple_of(4)
             && let Some(puts) = entries
                 .clone()
@@ -94,27 +85,20 @@ impl Door for MemoryDoor {
         Ok("write")
     }
 
-    fn read(
-        &self,
-        keys: &[Key],
-        choice: u32,
-    ) -> Result<(&'static str, Vec<Option<Value>>), Crashed> {
-        let of_keys: Vec<_> = keys.iter().copied().map(bytes).collect();
-        if let [key] = &of_keys[..] {
-            let family = unpoisoned(self.family.lock()).clone();
-            return Ok(match choice % 2 {
-                0 => ("get", vec![self.store.get(key)]),
-                _ => (
-                    "get in the other family",
-                    vec![self.store.get_behind(&family, key)],
-                ),
-            });
-        }
-        let of_keys: Vec<_> = of_keys.iter().map(Vec::as_slice).collect();
-        let values = self.store.multi_get(&of_keys).into_iter();
-        let values =
-            values.map(|value: Result<_, Infallible>| value.unwrap_or_else(|never| match never {}));
-        Ok(("multi_get", values.collect()))
+    fn read(&self, keys: &[Key], choice: u32) -> Result<Found, Crashed> {
+        let keys: Vec<_> = keys.iter().map(|key| vec![self.first, *key]).collect();
+        let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+        Ok(match keys[..] {
+            [key] if choice.is_multiple_of(2) => ("get", vec![self.store.get(key)]),
+            [key] => {
+                let family = unpoisoned(self.family.lock()).clone();
+                ("get_behind", vec![self.store.get_behind(&family, key)])
+            }
+            _ => {
+                let values = self.store.multi_get(&keys).into_iter();
+                ("multi_get", values.map(Result::unwrap).collect())
+            }
+        })
     }
 
     fn disturb(&self, choice: u32) {
@@ -136,22 +120,23 @@ impl Door for MemoryDoor {
         self.store.look();
     }
 
+    fn renew_keys(&mut self) {
+        self.first += 1;
+    }
+
     fn reopen(self, choice: u32) -> Self {
-        let Self {
-            store,
-            options,
-            has_thread,
-            ..
-        } = self;
         let (stored, log) = match choice % 2 {
-            0 => (store.close(), Vec::new()),
+            0 => (self.store.close(), Vec::new()),
             _ => {
-                let (stored, log) = store.crash(choice.into());
+                let (stored, log) = self.store.crash(choice.into());
                 (stored, log.into_iter().collect())
             }
         };
-        let door = Self::open_again(stored, options, has_thread);
+        let door = Self::open_again(stored, self.options, self.has_thread);
         door.store.write(log);
-        door
+        Self {
+            first: self.first,
+            ..door
+        }
     }
 }

@@ -76,11 +76,7 @@ fn half_a_batch_is_not_linearizable() {
     };
     assert!(found([Some(7), None]) && found([None, Some(7)]));
     assert!(!found([None, None]) && !found([Some(7), Some(7)]));
-}
-
-/// Each key alone is in order; both together are not.
-#[test]
-fn batches_are_searched_with_all_their_keys() {
+    // Each key alone is in order; both together are not.
     assert!(!is_linearizable([
         (1, 8, put(0, 7)),
         (2, 9, put(1, 8)),
@@ -153,15 +149,13 @@ fn search_agrees_with_the_trial_of_all_orders() {
 }
 
 #[test]
-fn calls_are_printed_as_bars() {
-    let calls = [(4, 9, put(0, 7)), (5, 6, read([None])), (7, 0, delete(2))];
-    let mut history = history(calls);
+fn calls_are_printed_by_their_begin() {
+    let mut history = history([(7, 0, delete(2)), (4, 9, put(0, 7)), (5, 6, read([None]))]);
     history.crash = Some(10);
     let lines = "\
-thread 0 |---|   call k0=[7]
-thread 1  ||     call k0 is absent
-thread 2    |-?  call k2 deleted
-? until the crash
+thread 1    4..9    call k0=[7]
+thread 2    5..6    call k0 is absent
+thread 0    7..10   call k2 deleted
 ";
     assert_eq!(history.to_string(), lines);
 }

@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 
 use super::*;
 
-/// What is wrong with the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -14,30 +12,26 @@ enum Wrong {
     FedLate,
     /// A rebuilt filter lacks what was fed since its keys were read.
     RebuiltAlone,
-    /// A read of several keys reads one by one.
-    OneByOne,
     /// A write that was done is lost in a crash.
     Forgets,
 }
 
-#[derive(Debug)]
+/// Crashes with its 20th write.
 struct Map {
     wrong: Wrong,
     filter: Mutex<BTreeSet<Key>>,
-    /// What the map is now, and before the last write.
-    states: Mutex<[BTreeMap<Key, Value>; 2]>,
-    writes: AtomicU32,
-    crash_after: u32,
+    /// After each write.
+    states: Mutex<Vec<BTreeMap<Key, Value>>>,
 }
 
 impl Map {
-    fn new(wrong: Wrong, crash_after: u32) -> Self {
+    fn new(wrong: Wrong, state: BTreeMap<Key, Value>) -> Self {
+        let filter = Mutex::new(state.keys().copied().collect());
+        let states = Mutex::new(vec![state]);
         Self {
             wrong,
-            filter: Mutex::default(),
-            states: Mutex::default(),
-            writes: AtomicU32::new(0),
-            crash_after: crash_after % 40,
+            filter,
+            states,
         }
     }
 
@@ -54,66 +48,54 @@ impl Door for Map {
             self.feed(changes);
         }
         let mut states = self.states.lock().unwrap();
-        let nth = self.writes.fetch_add(1, Ordering::Relaxed);
-        if nth > self.crash_after {
+        if states.len() > 20 {
             return Err(Crashed);
         }
-        states[1] = states[0].clone();
+        let mut state = states.last().unwrap().clone();
         for (key, change) in changes {
             match change {
-                Change::Put(value) => _ = states[0].insert(*key, value.clone()),
-                Change::Delete => _ = states[0].remove(key),
-                Change::Merge(more) => states[0].entry(*key).or_default().push(*more),
+                Change::Put(value) => _ = state.insert(*key, value.clone()),
+                Change::Delete => _ = state.remove(key),
+                Change::Merge(more) => state.entry(*key).or_default().push(*more),
             }
         }
+        states.push(state);
+        let is_last = states.len() > 20;
         drop(states);
         if self.wrong == Wrong::FedLate {
             self.feed(changes);
         }
         // The last one is done, and its caller is not told.
-        (nth < self.crash_after).then_some("write").ok_or(Crashed)
+        (!is_last).then_some("write").ok_or(Crashed)
     }
 
     fn read(&self, keys: &[Key], _: u32) -> Result<Found, Crashed> {
-        if let [key] = keys
-            && !self.filter.lock().unwrap().contains(key)
-        {
+        if keys.len() == 1 && !self.filter.lock().unwrap().contains(&keys[0]) {
             return Ok(("filter", vec![None]));
         }
-        let apart = if self.wrong == Wrong::OneByOne {
-            1
-        } else {
-            keys.len()
-        };
-        let mut values = Vec::new();
-        for keys in keys.chunks(apart) {
-            let states = self.states.lock().unwrap();
-            values.extend(keys.iter().map(|key| states[0].get(key).cloned()));
-            drop(states);
-            thread::yield_now();
-        }
-        Ok(("map", values))
+        let state = self.states.lock().unwrap().last().unwrap().clone();
+        let values = keys.iter().map(|key| state.get(key).cloned());
+        Ok(("map", values.collect()))
     }
 
     fn disturb(&self, _: u32) {
         if self.wrong == Wrong::RebuiltAlone {
-            let keys = self.states.lock().unwrap()[0].keys().copied().collect();
+            let state = self.states.lock().unwrap().last().unwrap().clone();
             thread::yield_now();
-            *self.filter.lock().unwrap() = keys;
+            *self.filter.lock().unwrap() = state.into_keys().collect();
         }
     }
 
-    fn reopen(self, choice: u32) -> Self {
-        let new = Self::new(self.wrong, choice);
-        let [now, before] = self.states.into_inner().unwrap();
-        let left = if self.wrong == Wrong::Forgets {
-            before
-        } else {
-            now
-        };
-        new.filter.lock().unwrap().extend(left.keys());
-        new.states.lock().unwrap()[0] = left;
-        new
+    fn renew_keys(&mut self) {
+        self.states.get_mut().unwrap().push(BTreeMap::new());
+    }
+
+    fn reopen(self, _: u32) -> Self {
+        let mut states = self.states.into_inner().unwrap();
+        if self.wrong == Wrong::Forgets && states.len() > 10 {
+            states.truncate(states.len() - 2);
+        }
+        Self::new(self.wrong, states.pop().unwrap())
     }
 
     fn merges() -> bool {
@@ -123,24 +105,19 @@ impl Door for Map {
 
 #[test]
 fn map_is_linearizable_through_crashes() {
-    Hunt::new("map", 2_000).run(|choice| Map::new(Wrong::Nothing, choice));
+    Hunt::new("map", 2_000).run(|_| Map::new(Wrong::Nothing, BTreeMap::new()));
 }
 
 #[test]
 fn each_fault_is_found() {
-    for wrong in [
-        Wrong::FedLate,
-        Wrong::RebuiltAlone,
-        Wrong::OneByOne,
-        Wrong::Forgets,
-    ] {
+    for wrong in [Wrong::FedLate, Wrong::RebuiltAlone, Wrong::Forgets] {
         let (door, seed, histories) = ("map", 1, 20_000);
         let hunt = Hunt {
             door,
             seed,
             histories,
         };
-        let hunted = std::panic::catch_unwind(|| hunt.run(|choice| Map::new(wrong, choice)));
+        let hunted = std::panic::catch_unwind(|| hunt.run(|_| Map::new(wrong, BTreeMap::new())));
         let panic = hunted.expect_err("a violation");
         let message = panic.downcast_ref::<String>().expect("a message");
         assert!(

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lsm_sieve_histories::{ALL, Clock, Door as _, History, Plan, Recorder, run};
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 
 use super::memory_door::MemoryDoor;
-use crate::interleavings::{explore, number, thread};
+use crate::interleavings::{explore, number, thread as checker};
+use crate::sync::yield_now;
 
 #[test]
 fn histories_beside_maintenance_are_linearizable() {
@@ -28,16 +31,26 @@ fn histories_beside_maintenance_are_linearizable() {
 /// One history over a new store. The plan of another seed goes first, by one thread.
 fn history(seed: u64) -> History {
     let (before, plan) = (Plan::new(!seed, false), Plan::new(seed, false));
-    let door = Arc::new(MemoryDoor::open(seed as u32, false));
+    let mut door = MemoryDoor::open(seed as u32, false);
     let clock = Arc::<Clock>::default();
     let mut calls = Vec::new();
     for (steps, choice) in before.threads.into_iter().zip(before.beside) {
-        calls.extend(run(steps, &*door, Recorder::new(&clock, 0), || ()).0);
+        calls.extend(run(steps, &door, Recorder::new(&clock, 0), || ()).0);
         door.disturb(choice);
     }
+    if !seed.is_multiple_of(4) {
+        door.renew_keys();
+        calls.clear();
+    }
+    let door = Arc::new(door);
     let threads = (1..).zip(plan.threads).map(|(thread, steps)| {
         let (door, clock) = (Arc::clone(&door), Arc::clone(&clock));
-        thread::spawn(move || run(steps, &*door, Recorder::new(&clock, thread), || ()).0)
+        let mut pauses = SmallRng::seed_from_u64(seed ^ (thread as u64) << 32);
+        // As long as a part of maintenance, which is long beside a call.
+        let pause = move || {
+            (0..1 << pauses.random_range(0..10)).for_each(|_| yield_now());
+        };
+        checker::spawn(move || run(steps, &*door, Recorder::new(&clock, thread), pause).0)
     });
     let threads: Vec<_> = threads.collect();
     plan.beside
