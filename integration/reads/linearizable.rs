@@ -165,6 +165,6 @@ impl Door for FilteredDb {
 
 #[test]
 fn histories_of_threads_are_linearizable() {
-    let hunt = Hunt::new("SieveDb", 300);
+    let hunt = Hunt::new("SieveDb", 100);
     hunt.run(|_| FilteredDb::open(tempfile::tempdir().unwrap(), 0));
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use fjall::{KeyspaceCreateOptions, Readable as _};
 use lsm_sieve_fjall::FjallKeyspace;
-use lsm_sieve_histories::{Change, Crashed, Door, Hunt, Key, Value};
+use lsm_sieve_histories::{Change, Crashed, Door, Found, Hunt, Key, Value};
 use lsm_sieve_redb::RedbTable;
 use lsm_sieve_stores::kv::{Batch, FilteredStore, Record, Recovery, Store};
 use lsm_sieve_stores::{FilterOptions, Items};
@@ -133,7 +133,7 @@ struct Filtered<S: Store<Batch = Batch>> {
 }
 
 impl<S: Store<Batch = Batch>> Filtered<S> {
-    fn open(home: TempDir, open: Open<S>, choice: u32, first: u32) -> Self {
+    fn open(home: TempDir, open: Open<S>, choice: u32) -> Self {
         let live = home.path().join("live");
         fs::create_dir_all(&live).unwrap();
         let (store, read) = open(&live);
@@ -149,11 +149,11 @@ impl<S: Store<Batch = Batch>> Filtered<S> {
         let recovery = [Recovery::Scan, Recovery::Position, Recovery::Journal];
         let recovery = recovery[(choice / 200 % 3) as usize];
         // No audit, which would repair what is to be found.
-        let options = FilterOptions::default()
-            .audit(0)
-            .expected_keys(Items::new(4));
+        let options = FilterOptions::default().audit(0);
+        let options = options.expected_keys(Items::new(4));
         let filters = live.join("filters");
         let store = FilteredStore::open(mortal, &filters, &options, recovery).unwrap();
+        let first = 0;
         Self {
             store,
             home,
@@ -191,7 +191,7 @@ impl<S: Store<Batch = Batch>> Door for Filtered<S> {
         Ok("commit")
     }
 
-    fn read(&self, keys: &[Key], _: u32) -> Result<(&'static str, Vec<Option<Value>>), Crashed> {
+    fn read(&self, keys: &[Key], _: u32) -> Result<Found, Crashed> {
         let keys: Vec<_> = keys.iter().map(|key| self.key(*key)).collect();
         if let [key] = &keys[..] {
             let value = self.unless_crashed(self.store.get(key))?;
@@ -233,7 +233,8 @@ impl<S: Store<Batch = Batch>> Door for Filtered<S> {
             fs::remove_dir_all(&live).unwrap();
             fs::rename(left, live).unwrap();
         }
-        Self::open(home, open, choice, first)
+        let again = Self::open(home, open, choice);
+        Self { first, ..again }
     }
 }
 
@@ -244,12 +245,12 @@ fn hunt<S: Store<Batch = Batch>>(door: &'static str, histories: u64, open: Open<
         true => tempfile::tempdir_in(memory).unwrap(),
         false => tempfile::tempdir().unwrap(),
     };
-    Hunt::new(door, histories).run(|choice| Filtered::open(home(), open, choice, 0));
+    Hunt::new(door, histories).run(|choice| Filtered::open(home(), open, choice));
 }
 
 #[test]
 fn histories_over_redb_are_linearizable() {
-    hunt("redb", 200, |folder| {
+    hunt("redb", 100, |folder| {
         let db = Arc::new(redb::Database::create(folder.join("redb")).unwrap());
         let read: Read<RedbTable> = Box::new(|table, keys| {
             let of_table = TableDefinition::<&[u8], &[u8]>::new("table");
@@ -268,7 +269,7 @@ fn histories_over_redb_are_linearizable() {
 
 #[test]
 fn histories_over_fjall_are_linearizable() {
-    hunt("fjall", 200, |folder| {
+    hunt("fjall", 100, |folder| {
         let db = fjall::Database::builder(folder.join("db")).open().unwrap();
         let keyspace = FjallKeyspace::open(&db, "keys", KeyspaceCreateOptions::default).unwrap();
         let read: Read<FjallKeyspace> = Box::new(move |keyspace, keys| {

@@ -7,5 +7,5 @@ use super::memory_door::MemoryDoor;
 
 #[test]
 fn histories_of_threads_beside_maintenance_are_linearizable() {
-    Hunt::new("memory LSM", 1_000).run(|choice| MemoryDoor::open(choice, true));
+    Hunt::new("memory LSM", 500).run(|choice| MemoryDoor::open(choice, true));
 }

@@ -15,14 +15,14 @@ use crate::sync::yield_now;
 #[test]
 fn histories_beside_maintenance_are_linearizable() {
     let seed = number("LSM_SIEVE_SEED", 1982);
-    let next = AtomicU64::new(seed);
+    let next = AtomicU64::new(0);
     explore("store_linearizable", move |_| {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        let history = history(seed);
+        let nth = next.fetch_add(1, Ordering::Relaxed);
+        let history = history(seed + nth);
         assert!(
             history.is_linearizable(),
-            "not linearizable: history {} of shuttle\n{history}\nin short:\n{}",
-            seed + 1 - number("LSM_SIEVE_SEED", 1982),
+            "not linearizable: history {} of shuttle, LSM_SIEVE_SEED={seed}\n{history}\nin short:\n{}",
+            nth + 1,
             history.reduced()
         );
     });
@@ -47,18 +47,16 @@ fn history(seed: u64) -> History {
         let (door, clock) = (Arc::clone(&door), Arc::clone(&clock));
         let mut pauses = SmallRng::seed_from_u64(seed ^ (thread as u64) << 32);
         // As long as a part of maintenance, which is long beside a call.
-        let pause = move || {
-            (0..1 << pauses.random_range(0..10)).for_each(|_| yield_now());
-        };
+        let pause = move || (0..1 << pauses.random_range(0..10)).for_each(|_| yield_now());
         checker::spawn(move || run(steps, &*door, Recorder::new(&clock, thread), pause).0)
     });
     let threads: Vec<_> = threads.collect();
-    plan.beside
-        .into_iter()
-        .for_each(|choice| door.disturb(choice));
-    threads
-        .into_iter()
-        .for_each(|thread| calls.extend(thread.join().unwrap()));
+    for choice in plan.beside {
+        door.disturb(choice);
+    }
+    for thread in threads {
+        calls.extend(thread.join().unwrap());
+    }
     let mut last = Recorder::new(&clock, 0);
     last.read(&ALL, |keys| door.read(keys, 0).ok());
     calls.extend(last.into_calls());
