@@ -162,7 +162,6 @@ impl Wakeup {
 
     /// Makes a part of maintenance panic the next time that it begins.
     #[cfg(test)]
-    #[cfg(not(interleave))]
     pub(crate) fn panic_next(&self, part: &'static str) {
         *unpoisoned(self.to_panic.lock()) = Some(part);
     }

@@ -141,7 +141,8 @@ impl<S: Store<Batch = Batch>> Filtered<S> {
             store,
             read,
             home: home.path().to_owned(),
-            dies_at: choice % 200,
+            // Not while it is opened.
+            dies_at: 10 + choice % 200,
             commits: AtomicU32::new(0),
             committing: RwLock::default(),
             is_dead: AtomicBool::new(false),

@@ -1,5 +1,6 @@
-//! Histories of the whole store in memory, with all of maintenance, in random orders of threads that
-//! a seed determines. Whether they are linearizable is checked as for real threads.
+//! Histories of the whole store in memory, with all of maintenance, in random orders of threads. The
+//! seed determines them, but for what depends on random ids and the time. Whether they are linearizable
+//! is checked as for real threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
