@@ -89,6 +89,14 @@ impl Wakeup {
 
     /// Waits at most `limit` until maintenance is told to stop; returns whether it was.
     pub(crate) fn is_stopped_within(&self, limit: Duration) -> bool {
+        // No wait of a checker's times out: it is over after a turn of other threads.
+        #[cfg(interleave)]
+        {
+            _ = limit;
+            crate::sync::yield_now();
+            self.stopping()
+        }
+        #[cfg(not(interleave))]
         self.wait_while(limit, |state| !state.requests.stop)
             .requests
             .stop
@@ -181,13 +189,6 @@ impl Wakeup {
     ) -> MutexGuard<'_, State> {
         let deadline = Instant::now() + limit.min(LONG);
         let mut state = self.lock();
-        // No wait of a checker's times out. A short one is over after other threads' turn.
-        #[cfg(interleave)]
-        if limit < LONG && pending(&state) {
-            drop(state);
-            crate::sync::yield_now();
-            return self.lock();
-        }
         while pending(&state)
             && !state.has_ended
             && let Some(left) = deadline.checked_duration_since(Instant::now())
