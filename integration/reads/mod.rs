@@ -3,6 +3,7 @@
 mod beside_maintenance;
 mod counters;
 mod handle;
+mod linearizable;
 mod multi_get;
 mod predictor;
 mod prefixes;

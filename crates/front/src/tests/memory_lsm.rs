@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cf_filter::multi_lookup::{Values, multi_get_cf};
@@ -26,7 +26,7 @@ use crate::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::options::FrontOptions;
 use crate::ranges::Span;
 use crate::segment::SegmentId;
-use crate::sync::unpoisoned;
+use crate::sync::{Mutex, MutexGuard, unpoisoned, yield_now};
 
 /// On the disk in memory. The log of keys alone is a real file, without a name, in the real folder.
 const FOLDER: &str = "/tmp";
@@ -263,6 +263,19 @@ impl Store {
         cf_filter
     }
 
+    /// Drops the filters of a further column family, and makes those of another one of its name.
+    pub(super) fn renew_family(&self, name: &str, gone: Option<&Arc<CfFilter>>) -> Arc<CfFilter> {
+        if let Some(gone) = gone {
+            self.filters.cf_filters.remove(gone);
+        }
+        let mut tables = self.lsm.tables();
+        // New filters have seen no memtable.
+        self.lsm.flush_tables(&mut tables, SegmentOrigin::Memtables);
+        let is_gone = |other: &Arc<CfFilter>| gone.is_some_and(|gone| Arc::ptr_eq(gone, other));
+        unpoisoned(self.lsm.others.lock()).retain(|other| !is_gone(other));
+        self.add_family(name)
+    }
+
     /// What the thread of maintenance does in one turn. Nothing, unless something is requested or
     /// due.
     pub(super) fn turn(&self) {
@@ -373,15 +386,28 @@ impl Store {
         self.lsm.write(key, None);
     }
 
+    /// Writes several keys at one moment; `None` deletes one.
+    pub(super) fn write(&self, batch: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        let mut tables = self.lsm.tables();
+        for (key, value) in batch {
+            self.lsm.write_to(&mut tables, &key, value);
+        }
+    }
+
     /// The value of a key, by the filters and then by the store, which asks the segment filters.
     pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get_behind(&self.lsm.cf_filter, key)
+    }
+
+    /// As [`Store::get`], by the filters of a further column family.
+    pub(super) fn get_behind(&self, cf_filter: &CfFilter, key: &[u8]) -> Option<Vec<u8>> {
         let may_have = |segment: &Segment| {
             let known = self.filters.registry.get(segment.id);
             let filtered = known.filter(|known| known.filter().is_some());
             filtered.is_none_or(|known| known.may_contain(key, None))
         };
         let read = || Ok::<_, Infallible>(self.lsm.tables().get_if(key, may_have));
-        let Ok(value) = lookup::get(&*self.lsm.cf_filter, key, read);
+        let Ok(value) = lookup::get(cf_filter, key, read);
         value
     }
 
@@ -420,6 +446,7 @@ impl Store {
         let filters = || Some(Arc::clone(&self.lsm.cf_filter));
         let with_filters: Vec<_> = keys.iter().map(|&key| (filters(), key)).collect();
         multi_get_cf(&with_filters, |passed| {
+            yield_now();
             let tables = self.lsm.tables();
             let values = passed.iter().map(|&at| Ok(tables.get(keys[at])));
             values.collect()
@@ -491,6 +518,16 @@ impl Store {
     /// Adds a segment whose keys pass through no memtable, and which has no filter.
     pub(super) fn ingest(&self, entries: &[(Vec<u8>, Vec<u8>)]) {
         self.lsm.ingest(&self.filters.cf_filters, entries);
+    }
+
+    /// As [`Store::ingest`], over what the memtables have.
+    pub(super) fn ingest_over_memtables(&self, entries: Vec<(Vec<u8>, Vec<u8>)>) {
+        let _announced = self.filters.cf_filters.begin_external_writes(None);
+        let entries = entries.into_iter().map(|(key, value)| (key, Some(value)));
+        let mut tables = self.lsm.tables();
+        self.lsm.flush_tables(&mut tables, SegmentOrigin::Memtables);
+        let segment = tables.segment(SegmentId::random().unwrap(), entries.collect());
+        tables.segments.insert(0, segment);
     }
 
     /// Ingests when the next replay of the log of keys has come to its end.
@@ -665,7 +702,7 @@ impl Lsm {
         tables.sealed.insert(0, entries);
     }
 
-    fn tables(&self) -> std::sync::MutexGuard<'_, Tables> {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
         unpoisoned(self.tables.lock())
     }
 
@@ -715,11 +752,14 @@ impl Lsm {
     }
 
     fn flush_memtable(&self, origin: SegmentOrigin) {
-        let mut tables = self.tables();
+        self.flush_tables(&mut self.tables(), origin);
+    }
+
+    fn flush_tables(&self, tables: &mut Tables, origin: SegmentOrigin) {
         for entries in tables.take_memtables() {
             let segment = match tables.under_construction.take() {
                 Some(segment) => segment,
-                None => self.built(&mut tables, entries, origin),
+                None => self.built(tables, entries, origin),
             };
             self.is_building.store(false, Ordering::Release);
             tables.segments.insert(0, segment);

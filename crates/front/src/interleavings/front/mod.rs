@@ -9,6 +9,12 @@
 mod arrival;
 mod consolidation;
 mod engine;
+mod linearizable;
+#[path = "../../tests/memory_door.rs"]
+mod memory_door;
+#[path = "../../tests/memory_lsm.rs"]
+#[expect(dead_code, reason = "most of it is for the tests without a checker")]
+mod memory_lsm;
 mod wakeup;
 
 use std::sync::Arc;
