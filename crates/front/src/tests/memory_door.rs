@@ -9,6 +9,8 @@ use super::memory_lsm::{Store, Stored};
 use crate::cf_filter::CfFilter;
 use crate::math::{Bits, Items};
 use crate::options::FrontOptions;
+use crate::prefix::Prefix;
+use crate::ranges::{RangeKeys, Span};
 use crate::sync::{Mutex, unpoisoned, yield_now};
 
 pub(super) struct MemoryDoor {
@@ -26,6 +28,8 @@ fn options(choice: u32) -> FrontOptions {
     let mut options = FrontOptions {
         expected_keys: Some(Items::new(2)),
         audit: None,
+        // Without them there is a log of keys.
+        ranges: (choice % 8 > 4).then(|| Arc::new(RangeKeys::new(Prefix::fixed(1), 10).unwrap())),
         ..FrontOptions::default()
     };
     match choice % 4 {
@@ -89,6 +93,11 @@ impl Door for MemoryDoor {
         let keys: Vec<_> = keys.iter().map(|key| vec![self.first, *key]).collect();
         let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
         Ok(match keys[..] {
+            [key] if choice.is_multiple_of(3) => {
+                let is_absent = self.store.rules_out_span(Span::Closed(key, key));
+                let read = || self.store.get_past_filters(key);
+                ("range", vec![(!is_absent).then(read).flatten()])
+            }
             [key] if choice.is_multiple_of(2) => ("get", vec![self.store.get(key)]),
             [key] => {
                 let family = unpoisoned(self.family.lock()).clone();

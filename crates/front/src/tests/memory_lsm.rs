@@ -472,6 +472,10 @@ impl Store {
     }
 
     /// Whether the filters alone rule the key out; never audited.
+    pub(super) fn get_past_filters(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.lsm.get(key)
+    }
+
     /// Whether the filters alone prove that no key is in a span.
     pub(super) fn rules_out_span(&self, span: Span<'_>) -> bool {
         !prefix_lookup::span_may_exist(&**self.cf_filter(), span)
