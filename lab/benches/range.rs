@@ -142,9 +142,9 @@ impl Both {
             let empties_level_0 = [("level0_file_num_compaction_trigger", "1")];
             native.set_options(&empties_level_0)?;
             sieve.set_options(&empties_level_0)?;
+            engine::settle(|name| native.property_int_value(name), &mut ())?;
+            engine::settle(|name| sieve.property_int_value(name), &mut ())?;
         }
-        engine::settle(|name| native.property_int_value(name), &mut ())?;
-        engine::settle(|name| sieve.property_int_value(name), &mut ())?;
         engine::cover(&sieve, &mut ())?;
         sieve.filters().consolidate()?;
         Ok(Self {

@@ -165,6 +165,12 @@ impl RangeKeys {
 }
 
 impl RangeProbe<'_> {
+    /// Whether it is in one or two blocks.
+    #[inline]
+    pub(crate) fn is_narrow(&self) -> bool {
+        range::are_few(self.first, self.last)
+    }
+
     /// The hashes of its blocks, for the summary filter. `None` if it is too wide.
     #[inline]
     pub(crate) fn blocks(&self, hasher: KeyHasher) -> Option<(KeyHash, Option<KeyHash>)> {

@@ -189,6 +189,12 @@ impl View {
         }
     }
 
+    /// Whether it can say that no key has one of these numbers.
+    #[inline]
+    pub(crate) fn answers_range(&self, probe: RangeProbe<'_>) -> bool {
+        matches!(self.ranges, Ranges::Known(_)) && self.ranges_are_whole() && probe.is_narrow()
+    }
+
     /// Proof that no key of a prefix has one of these numbers (invariant 11).
     #[inline]
     pub(crate) fn check_range(
@@ -206,18 +212,19 @@ impl View {
         if !self.ranges_are_whole() {
             return true;
         }
-        fault!(
-            BlocksNotAsked,
-            return known
-                .filter
-                .may_contain(probe.prefix, probe.first, probe.last)
-        );
+        let in_range_filter = || {
+            let RangeProbe {
+                prefix,
+                first,
+                last,
+            } = probe;
+            known.filter.may_contain(prefix, first, last)
+        };
+        fault!(BlocksNotAsked, return in_range_filter());
         let (first, last) = blocks;
         // Its line arrives while the range filter is probed.
         self.summary.prefetch(first);
-        known
-            .filter
-            .may_contain(probe.prefix, probe.first, probe.last)
+        in_range_filter()
             || self.summary.may_contain(first)
             || last.is_some_and(|last| self.summary.may_contain(last))
     }

@@ -69,6 +69,13 @@ impl ScanPolicy {
         self.range_bits = Some(bits_per_key);
         Ok(self)
     }
+
+    /// The prefix of a key, or of all keys that start so, and what is behind it.
+    fn split<'t>(&self, target: &'t PrefixTarget) -> Option<(&'t [u8], &'t [u8])> {
+        let length = self.extractor.prefix_len(target)?;
+        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+        bytes.split_at_checked(length)
+    }
 }
 
 impl FilterPolicy for ScanPolicy {
@@ -129,13 +136,9 @@ struct Builder {
 
 impl FilterBuilder for Builder {
     fn add_entry(&mut self, entry: &RowEntry) {
-        let length = self
-            .policy
-            .extractor
-            .prefix_len(&PrefixTarget::Point(entry.key.clone()));
+        let target = PrefixTarget::Point(entry.key.clone());
         // A key without a prefix is in no scan that the filter answers.
-        let Some((prefix, rest)) = length.and_then(|length| entry.key.split_at_checked(length))
-        else {
+        let Some((prefix, rest)) = self.policy.split(&target) else {
             return;
         };
         self.prefixes.add(prefix);
@@ -183,11 +186,8 @@ impl InSst {
     }
 
     fn prefix_may_match(&self, start: &Bytes) -> bool {
-        let length = self
-            .policy
-            .extractor
-            .prefix_len(&PrefixTarget::Prefix(start.clone()));
-        let Some((prefix, rest)) = length.and_then(|length| start.split_at_checked(length)) else {
+        let target = PrefixTarget::Prefix(start.clone());
+        let Some((prefix, rest)) = self.policy.split(&target) else {
             return true;
         };
         // The bytes that the rest lacks may be any.
@@ -206,11 +206,8 @@ impl InSst {
         let (Bound::Included(first) | Bound::Excluded(first)) = lower else {
             return true;
         };
-        let length = self
-            .policy
-            .extractor
-            .prefix_len(&PrefixTarget::Point(first.clone()));
-        let Some((prefix, rest)) = length.and_then(|length| first.split_at_checked(length)) else {
+        let target = PrefixTarget::Point(first.clone());
+        let Some((prefix, rest)) = self.policy.split(&target) else {
             return true;
         };
         fault!(

@@ -297,6 +297,12 @@ impl RangeFilter {
     }
 }
 
+/// Whether the numbers from `first` to `last` are in one or two blocks.
+#[inline]
+pub fn are_few(first: u64, last: u64) -> bool {
+    first <= last && last - first < BLOCK
+}
+
 /// The hashes of the blocks that hold the numbers from `first` to `last`: one, or two. `None` if they
 /// are more.
 #[inline]
@@ -306,7 +312,7 @@ pub fn blocks(
     first: u64,
     last: u64,
 ) -> Option<(KeyHash, Option<KeyHash>)> {
-    if last < first || last - first >= BLOCK {
+    if !are_few(first, last) {
         return None;
     }
     let of = |number| block(hasher, prefix, number).0;

@@ -200,10 +200,20 @@ impl Lookups {
         }
     }
 
-    /// Asks all functions that can answer for all keys of a span, then the ranges.
+    /// Asks the ranges if they can answer, for they know more; else all functions that can.
     fn deny_in_view(&self, span: Span<'_>, view: &View) -> Option<Denied> {
+        let probe = self.ranges().and_then(|ranges| ranges.probe(span));
+        let is_denied = match probe.filter(|&probe| view.answers_range(probe)) {
+            Some(probe) => view.check_range(self.hasher(), probe).is_some(),
+            None => self.denies_prefix_of(span, view)?,
+        };
+        is_denied.then(|| self.count_denied())
+    }
+
+    /// Whether a view denies a prefix that all keys of a span have. `None` if none can be asked for.
+    fn denies_prefix_of(&self, span: Span<'_>, view: &View) -> Option<bool> {
         let denies = |at, prefix| view.check_prefix(self.probe(at, prefix)).is_some();
-        let is_denied = match span {
+        Some(match span {
             Span::SamePrefix(key) => {
                 let (at, function) = self.prefixes().of_engine()?;
                 denies(at, function.of(key)?)
@@ -219,12 +229,7 @@ impl Lookups {
                 let denies_all = |(at, prefix)| is_bound_of(end, prefix) && denies(at, prefix);
                 first <= end && prefixes.any(denies_all)
             }
-        };
-        let denies_range = || {
-            let probe = self.ranges()?.probe(span)?;
-            view.check_range(self.hasher(), probe)
-        };
-        (is_denied || denies_range().is_some()).then(|| self.count_denied())
+        })
     }
 }
 
