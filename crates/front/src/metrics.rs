@@ -221,6 +221,7 @@ mod tests {
             stages: 12,
             is_static: true,
             memory: Bits::from_bytes(13),
+            ranges: Bits::new(0),
             overhead: Bits::from_bytes(14),
             predicted_rate: 0.5,
             uncovered: Some(16),
