@@ -197,6 +197,8 @@ fn prefixes_of_an_excluded_cf_are_found() {
                 [true; 2]
             );
             assert!(db.prefix_exists_cf(&family, start).unwrap(), "{start}");
+            assert!(db.range_exists_cf(&family, start.."abcdf").unwrap());
+            assert!(!db.range_exists_cf(&family, "abcdf".."b").unwrap());
             let many = db.prefixes_exist_cf(&family, &["b", start]);
             let many: Vec<bool> = many.into_iter().map(Result::unwrap).collect();
             assert_eq!(many, [false, true], "{start}");

@@ -23,13 +23,17 @@ const MAY: [(&str, May); 3] = [
 ];
 
 /// Whether there is, or may be, a key that starts so.
-const PREFIXES: [(&str, May); 4] = [
+const PREFIXES: [(&str, May); 5] = [
     ("prefix_exists_cf", |db, cf, start| {
         db.prefix_exists_cf(cf, start).unwrap()
     }),
     ("prefixes_exist_cf", |db, cf, start| {
         let mut answers = db.prefixes_exist_cf(cf, &[NOWHERE, start]);
         answers.remove(1).unwrap()
+    }),
+    ("range_exists_cf", |db, cf, start| {
+        let end = [start, &[u8::MAX; 9]].concat();
+        db.range_exists_cf(cf, start..&end[..]).unwrap()
     }),
     ("prefix_may_exist_cf", |db, cf, start| {
         db.filters().prefix_may_exist_cf(cf, start)
