@@ -213,3 +213,46 @@ fn for_summary(block: KeyHash) -> KeyHash {
     const OF_BLOCK: u64 = 0x9d8f_2b61_47c3_e05a;
     KeyHash::new(block.get() ^ OF_BLOCK).for_summary()
 }
+
+#[cfg(test)]
+#[cfg(not(interleave))]
+mod tests {
+    use super::*;
+    use crate::hash::{HashId, Seed};
+
+    fn hasher() -> KeyHasher {
+        KeyHasher::new(HashId::Xxh3, Seed::from_bytes([9; 16]))
+    }
+
+    fn of_keys(ranges: &RangeKeys, keys: u64) -> Ranges {
+        let mut builder = RangeBuilder::new(hasher());
+        (0..keys).for_each(|number| builder.insert(b"a", &(number << 20).to_be_bytes()));
+        ranges.finish(builder, Items::new(keys))
+    }
+
+    /// Its size is planned before it is built, and must not exceed the budget then.
+    #[test]
+    fn range_filter_takes_nearly_the_memory_that_is_planned_for_it() {
+        const KEYS: u64 = 20_000;
+        for bits in [10, 16, 34] {
+            let ranges = RangeKeys::new(Prefix::fixed(1), bits).unwrap();
+            let planned = ranges.size(Items::new(KEYS)).get();
+            let spare = planned.checked_sub(of_keys(&ranges, KEYS).size().get());
+            let per_key = spare.map(|spare| spare as f64 / KEYS as f64);
+            assert!(
+                per_key.is_some_and(|spare| spare < 1.0),
+                "{bits}: {per_key:?}"
+            );
+        }
+    }
+
+    /// The next try would fail as well, and read all segments.
+    #[test]
+    fn range_filter_that_cannot_be_built_is_not_asked_for() {
+        let ranges = RangeKeys {
+            prefix: Prefix::fixed(1),
+            bits_per_key: 40,
+        };
+        assert!(matches!(of_keys(&ranges, 1), Ranges::Omitted));
+    }
+}

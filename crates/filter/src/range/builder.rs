@@ -134,3 +134,19 @@ impl BitWriter {
         u32::try_from(self.bytes.len()).map_err(|_| RangeError::Size)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{HashId, Seed};
+
+    /// The filter would deny the key that it lacks.
+    #[test]
+    fn no_filter_is_built_without_a_key_that_the_allocator_refused() {
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([9; 16]));
+        let mut builder = RangeBuilder::new(hasher);
+        builder.insert(b"prefix", b"rest");
+        builder.lacks_memory = true;
+        assert_eq!(builder.finish(16).unwrap_err(), RangeError::Memory);
+    }
+}

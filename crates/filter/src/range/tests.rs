@@ -291,3 +291,17 @@ fn impossible_shapes_are_refused() {
     let text = RangeError::Keys(most + 1).to_string();
     assert!(text.contains("1073741824"), "{text}");
 }
+
+/// Short ones are hashed on the stack.
+#[test]
+fn prefixes_of_all_lengths_keep_their_keys_and_deny_others() {
+    for length in 0..=200 {
+        let prefix = vec![b'p'; length];
+        let rest = |number: u64| number.to_be_bytes();
+        let filter = build([(&prefix[..], &rest(1 << 20)[..])].into_iter(), 16);
+        let has = |number| filter.may_contain(&prefix, number, number);
+        assert!(has(1 << 20), "{length}");
+        let passed = (0..100).filter(|&block| has(block << 16)).count();
+        assert!(passed <= 2, "{length}: {passed}");
+    }
+}

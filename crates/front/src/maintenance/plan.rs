@@ -507,6 +507,11 @@ mod tests {
             ),
             ("prefixes to come", |cf| cf.lacks_prefixes = true, &[SHRINK]),
             ("ranges, while it grows", |cf| cf.lacks_ranges = true, &[]),
+            (
+                "ranges, growing slowly",
+                |cf| (cf.lacks_ranges, cf.hardly_grows) = (true, true),
+                &[SHRINK],
+            ),
             ("a request", |cf| cf.is_requested = true, &[SHRINK]),
             (
                 "a request for an outgrown one",
