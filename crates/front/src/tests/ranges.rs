@@ -508,6 +508,20 @@ fn range_filter_stays_when_a_segment_is_ingested() {
     assert!(!store.rules_out_span(Span::Closed(&key(b'c', 5), &key(b'c', 5))));
 }
 
+#[test]
+fn span_with_a_key_of_a_segment_that_cannot_be_read_is_not_denied() {
+    let store = open();
+    store.put(&key(b'a', 5), b"value");
+    assert!(store.consolidate());
+    let ingested = key(b'c', 5);
+    store.ingest(&[(ingested.clone(), b"value".to_vec())]);
+    store.set_unreadable(store.segments()[0]);
+    store.look();
+    assert_eq!(store.cf_filter().view().uncovered(), Some(1));
+    assert!(!store.rules_out_span(Span::Closed(&ingested, &ingested)));
+    assert_eq!(denied_behind(&store, b'b'), 0);
+}
+
 /// The log has hashes, which no range filter can be built from.
 #[test]
 fn keys_are_in_ranges_of_a_summary_filter_that_is_rebuilt_because_it_has_grown() {
