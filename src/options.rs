@@ -254,9 +254,10 @@ impl SieveOptions {
     ///
     /// It takes `bits_per_key`, from 10 to 34, and 1.1 more beside the summary filter, which takes one more
     /// entry for 2^16 numbers that are written to; and 20 bytes per key while it is built, with the summary
-    /// filter, from the keys of all SSTs. It is not stored: after each open it is built once writers pause,
-    /// and again when a quarter of the keys is new. Until then a range is answered as far as nothing was
-    /// written within 2^16 numbers of it. A memory budget serves keys first.
+    /// filter, from the keys of all SSTs. It is not stored: after an open it is built once writers pause, and
+    /// until then each range is left to RocksDB. It is built again when about a quarter of the keys is new;
+    /// until then ranges within 2^16 numbers of a new key are left to RocksDB. A memory budget serves the
+    /// summary filter first, and segment filters last.
     ///
     /// ```
     /// use lsm_sieve::{Prefix, SieveOptions};

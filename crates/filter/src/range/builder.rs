@@ -39,21 +39,32 @@ impl RangeBuilder {
         }
     }
 
+    /// The codes of all keys, each once, in order.
+    fn codes(&self, shape: RangeShape) -> Result<Vec<u64>, RangeError> {
+        let mut codes: Vec<u64> = reserved(self.blocks.len() as u64)?;
+        let keys = self.blocks.iter().zip(&self.within);
+        codes.extend(keys.map(|(&block, &within)| shape.code(block, within)));
+        codes.sort_unstable();
+        codes.dedup();
+        Ok(codes)
+    }
+
     /// The filter of these keys, with this many bits for each.
     ///
     /// # Errors
     /// Those of [`RangeShape::new`], [`RangeError::Size`] if it would be larger than 4 GiB, and
     /// [`RangeError::Memory`] if the allocator refuses it, or refused a key.
     pub fn finish(self, bits_per_key: u32) -> Result<RangeFilter, RangeError> {
-        let shape = RangeShape::new(self.blocks.len() as u64, bits_per_key)?;
+        let mut shape = RangeShape::new(self.blocks.len() as u64, bits_per_key)?;
         if self.lacks_memory {
             return Err(RangeError::Memory);
         }
-        let mut codes: Vec<u64> = reserved(self.blocks.len() as u64)?;
-        let keys = self.blocks.iter().zip(&self.within);
-        codes.extend(keys.map(|(&block, &within)| shape.code(block, within)));
-        codes.sort_unstable();
-        codes.dedup();
+        let mut codes = self.codes(shape)?;
+        // Keys that came several times. A few more are those with the code of another.
+        if codes.len() < self.blocks.len() - self.blocks.len() / 16 {
+            shape = RangeShape::new(codes.len() as u64, bits_per_key)?;
+            codes = self.codes(shape)?;
+        }
         let low_bits = shape.low_bits;
         let groups = u64::from(shape.groups);
         // Each group ends within a byte.

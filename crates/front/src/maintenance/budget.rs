@@ -15,8 +15,9 @@ impl Maintenance {
         room(&self.options, &self.cf_filters, &self.registry, own)
     }
 
-    /// Drops whole filters until the rest fits the budget: range filters first, and segment filters
-    /// before summary filters, of which each bit saves more engine reads.
+    /// Drops whole filters until the rest fits the budget: summary filters only if they do not fit
+    /// alone, range filters if they do not fit beside these, and segment filters before both. Each bit of
+    /// a summary filter saves more engine reads than one of another.
     pub(super) fn keep_within_budget(&self) {
         let Some(budget) = filter_budget(&self.options, &self.cf_filters) else {
             return;

@@ -92,7 +92,10 @@ impl Maintenance {
         };
         Ok(Rebuild {
             new: Arc::new(new),
-            ranges: NewRanges::of(ranges),
+            ranges: match ranges {
+                Some(builder) => NewRanges::being_built(builder),
+                None => NewRanges::omitted(),
+            },
             static_rate,
             source: match source {
                 KeySource::Tables { logged: true } => KeySource::Tables {
@@ -366,8 +369,12 @@ fn beside_ranges(
         return (others, None);
     };
     let beside = others + ranges.size(keys);
-    let fits = |others| options.clone().fitting(keys, others).summary;
-    match fits(beside) == fits(others) {
+    let fitting = |others| options.clone().fitting(keys, others);
+    let (with, without) = (fitting(beside), fitting(others));
+    // For a few bits per key nothing is fitted, and the summary filter would get none.
+    let room = options.room_beside(beside);
+    let has_room = room.is_none_or(|room| with.summary_size(keys) <= room);
+    match has_room && with.summary == without.summary {
         true => (beside, Some(RangeBuilder::new(cf_filter.hasher()))),
         false => (others, None),
     }

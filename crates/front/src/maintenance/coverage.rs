@@ -97,7 +97,7 @@ impl CfRun<'_> {
         let summary = cf_filter.view().summary;
         let insert_keys = |table: &LiveSegment| {
             fault!(CoveredUnread, return Ok(()));
-            let blocks = NewRanges::none();
+            let blocks = NewRanges::built();
             maintenance.read_keys_into(cf_filter, table, &blocks, |keys| summary.insert_many(keys))
         };
         let mut covered = cf_filter.coverage().covered();

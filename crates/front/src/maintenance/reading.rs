@@ -178,38 +178,56 @@ impl CfRun<'_> {
 }
 
 /// The keys of a range filter that is being built.
-pub(super) struct NewRanges(RefCell<Option<RangeBuilder>>);
+pub(super) struct NewRanges(RefCell<Takes>);
+
+/// What takes the keys.
+enum Takes {
+    Builder(RangeBuilder),
+    /// The summary filter takes their blocks.
+    Summary,
+    /// No range will be answered.
+    Nothing,
+}
 
 impl NewRanges {
-    pub(super) fn of(builder: Option<RangeBuilder>) -> Self {
-        Self(RefCell::new(builder))
+    pub(super) fn being_built(builder: RangeBuilder) -> Self {
+        Self(RefCell::new(Takes::Builder(builder)))
     }
 
-    /// None is being built: the summary filter takes the blocks of all keys.
-    pub(super) fn none() -> Self {
-        Self::of(None)
+    /// There is one already: the summary filter takes the blocks of all keys.
+    pub(super) fn built() -> Self {
+        Self(RefCell::new(Takes::Summary))
+    }
+
+    /// There is no room for one.
+    pub(super) fn omitted() -> Self {
+        Self(RefCell::new(Takes::Nothing))
     }
 
     /// The range filter of the keys so far. The blocks of those that come later go to the summary filter
     /// (invariant 11).
     pub(super) fn finish(&self, cf_filter: &CfFilter, summary: &Scalable) -> Ranges {
-        let builder = self.0.borrow_mut().take();
-        match builder.zip(cf_filter.lookups().ranges()) {
-            Some((builder, ranges)) => ranges.finish(builder, summary.items()),
-            None => Ranges::Omitted,
+        let ranges = match (self.0.replace(Takes::Nothing), cf_filter.lookups().ranges()) {
+            (Takes::Builder(builder), Some(ranges)) => ranges.finish(builder, summary.items()),
+            _ => Ranges::Omitted,
+        };
+        if let Ranges::Known(_) = ranges {
+            self.0.replace(Takes::Summary);
         }
+        ranges
     }
 
     /// Takes a key; returns its block if that is for the summary filter.
     fn add(&self, cf_filter: &CfFilter, key: &[u8]) -> Option<KeyHash> {
         let ranges = cf_filter.lookups().ranges()?;
         match &mut *self.0.borrow_mut() {
-            Some(builder) => {
+            Takes::Builder(builder) => {
                 let (prefix, rest) = ranges.split(key)?;
                 builder.insert(prefix, rest);
                 None
             }
-            None => {
+            Takes::Nothing => None,
+            Takes::Summary => {
                 fault!(BlockOfSstNotAdded, return None);
                 ranges.block(cf_filter.hasher(), key)
             }

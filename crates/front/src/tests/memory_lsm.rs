@@ -471,12 +471,11 @@ impl Store {
         *unpoisoned(self.lsm.after_save.lock()) = Some(Box::new(act));
     }
 
-    /// Whether the filters alone rule the key out; never audited.
     pub(super) fn get_past_filters(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.lsm.get(key)
     }
 
-    /// Whether the filters alone prove that no key is in a span.
+    /// Whether the filters prove that no key is in a span; audited as the settings say.
     pub(super) fn rules_out_span(&self, span: Span<'_>) -> bool {
         !prefix_lookup::span_may_exist(&**self.cf_filter(), span)
     }
@@ -486,6 +485,7 @@ impl Store {
         self.lsm.has_between(from, end)
     }
 
+    /// Whether the filters alone rule the key out; never audited.
     pub(super) fn rules_out(&self, key: &[u8]) -> bool {
         let hash = self.lsm.cf_filter.hasher().hash(key);
         self.lsm.cf_filter.view().answer(hash, key).is_absent()

@@ -628,3 +628,48 @@ fn blocks_let_no_key_pass() {
     let denied = (1..1_000).filter(|&number| store.rules_out(&key(b'a', number)));
     assert!(denied.count() > NEARLY_ALL);
 }
+
+/// The budget serves keys first, also where a range filter would leave nearly nothing.
+#[test]
+fn keys_are_denied_whatever_a_budget_leaves_to_ranges() {
+    for bits_per_key in [16, 34] {
+        for kib in (40..100).step_by(4) {
+            let [keys, _] = denies(&filled(Some(kib), bits_per_key));
+            assert!(keys, "{kib} KiB, {bits_per_key} bits");
+        }
+    }
+}
+
+/// Their blocks would take as much of the summary filter as the keys.
+#[test]
+fn summary_filter_takes_no_blocks_of_segments_beside_which_there_is_no_range_filter() {
+    let options = FrontOptions {
+        memory_budget: Some(Bits::from_bytes(45 << 10)).into(),
+        ..options()
+    };
+    let store = Store::open_without_thread(Stored::new(), &options);
+    store.look();
+    (0..10_000).for_each(|number| store.put(&key(b'b', number * 70_000), b"value"));
+    store.flush();
+    assert!(store.consolidate());
+    assert_eq!(store.cf_filter().health().ranges, Bits::new(0));
+    assert_eq!(denies(&store), [true, false]);
+}
+
+/// Each version of a key is an entry of an SST.
+#[test]
+fn range_filter_of_several_versions_of_each_key_is_as_large_as_of_one() {
+    let store = open();
+    for _ in 0..8 {
+        (0..5_000).for_each(|number| store.put(&key(b'b', number * 100), b"value"));
+        store.flush();
+    }
+    let size = || {
+        assert!(store.consolidate());
+        store.cf_filter().health().ranges.get()
+    };
+    let versions = size();
+    store.compact();
+    let one = size();
+    assert!(versions < one + one / 10, "{versions} {one}");
+}
