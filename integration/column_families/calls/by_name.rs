@@ -149,7 +149,8 @@ pub(super) fn names() -> Vec<String> {
     });
     let of_builder = ["cfs", "cfs_with_opts", "cfs_with_ttl"];
     let of_builder = of_builder.map(|name| format!("Builder::{name}"));
-    let of_options = ["exclude_cfs", "prefixes"].map(|name| format!("SieveOptions::{name}"));
+    let of_options =
+        ["exclude_cfs", "prefixes", "ranges"].map(|name| format!("SieveOptions::{name}"));
     of_database.chain(of_builder).chain(of_options).collect()
 }
 

@@ -42,9 +42,10 @@ impl ReadSegments {
 
 impl Maintenance {
     /// Passes the summary hashes of an SST's keys and their prefixes to `take`, and what ranges need of
-    /// them to `ranges` or to `take`, some [`TOGETHER`] at a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
-    /// key whose newest entry is a tombstone is absent, and older entries of the key are inserted
-    /// themselves. Raw entries are read: an iterator applies deletions that a crash undoes (H16).
+    /// them to `ranges` or to `take`, some [`TOGETHER`] at a time. Builds the segment filter on the way if it
+    /// is missing. Tombstones are left out: a key whose newest entry is a tombstone is absent, and older
+    /// entries of the key are inserted themselves. Raw entries are read: an iterator applies deletions that
+    /// a crash undoes (H16).
     pub(super) fn read_keys_into(
         &self,
         cf_filter: &CfFilter,
