@@ -13,14 +13,15 @@ use std::path::Path;
 
 use lsm_sieve::{FilterSize, Prefix, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
-use rand::{Rng as _, RngExt as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::{
     DBRawIteratorWithThreadMode, MultiThreaded, PrefixRange, ReadOptions, SliceTransform,
-    SstFileWriter, WriteBatch,
+    WriteBatch,
 };
 
 use crate::support::binding::options_by_text;
-use crate::support::model_db::{cover, options, settle, sieve};
+use crate::support::environment::number_from;
+use crate::support::model_db::{cover, ingest, options, settle, sieve};
 
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 type RawIterator<'db> = DBRawIteratorWithThreadMode<'db, rocksdb::DBWithThreadMode<MultiThreaded>>;
@@ -235,17 +236,8 @@ impl World {
             4 => db.filters().consolidate().unwrap(),
             5 => settle(db),
             _ => {
-                let path = home.join("ingested.sst");
-                let options = options();
-                let mut writer = SstFileWriter::create(&options);
-                writer.open(&path).unwrap();
-                let new: std::collections::BTreeSet<_> =
-                    (0..5).map(|_| key(&mut self.random)).collect();
-                for key in &new {
-                    writer.put(key, b"ingested").unwrap();
-                }
-                writer.finish().unwrap();
-                db.ingest_external_file(vec![&path]).unwrap();
+                let new = (0..5).map(|_| key(&mut self.random)).collect();
+                ingest(db, &home.join("ingested.sst"), &new, b"ingested");
                 let new = new.into_iter().map(|key| (key, b"ingested".to_vec()));
                 self.keys.extend(new);
             }
@@ -327,10 +319,8 @@ fn open(home: &Path, extractor: Option<usize>, sieve: &SieveOptions) -> SieveDb 
 
 #[test]
 fn random_prefix_operations_match_their_model() {
-    let operations = std::env::var("LSM_SIEVE_PREFIX_OPERATIONS");
-    let operations = operations.map_or(200_000, |number| number.parse().unwrap());
-    let seed = std::env::var("LSM_SIEVE_SEED");
-    let seed = seed.map_or_else(|_| rand::rng().next_u64(), |seed| seed.parse().unwrap());
+    let operations = number_from("LSM_SIEVE_PREFIX_OPERATIONS").unwrap_or(200_000);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("LSM_SIEVE_SEED={seed}");
     let home = tempfile::tempdir().unwrap();
     let mut world = World {

@@ -13,11 +13,12 @@ use std::path::Path;
 
 use lsm_sieve::{OpenError, Prefix, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
-use rand::{Rng as _, RngExt as _, SeedableRng as _};
-use rocksdb::{Options, ReadOptions, SstFileWriter, WriteBatch};
+use rand::{RngExt as _, SeedableRng as _};
+use rocksdb::{Options, ReadOptions, WriteBatch};
 
 use crate::support::binding::options_by_text;
-use crate::support::model_db::{options, settle, sieve};
+use crate::support::environment::number_from;
+use crate::support::model_db::{ingest, options, settle, sieve};
 
 type Keys = BTreeSet<Vec<u8>>;
 
@@ -97,14 +98,8 @@ impl World {
             3 | 4 => db.filters().consolidate().unwrap(),
             5 => settle(db),
             _ => {
-                let path = home.join("ingested.sst");
-                let options = options();
-                let mut writer = SstFileWriter::create(&options);
-                writer.open(&path).unwrap();
-                let new: Keys = (0..5).map(|_| key(&mut self.random)).collect();
-                new.iter().for_each(|key| writer.put(key, b"new").unwrap());
-                writer.finish().unwrap();
-                db.ingest_external_file(vec![&path]).unwrap();
+                let new = (0..5).map(|_| key(&mut self.random)).collect();
+                ingest(db, &home.join("ingested.sst"), &new, b"new");
                 self.keys.extend(new);
             }
         }
@@ -138,10 +133,8 @@ impl World {
 
 #[test]
 fn random_range_operations_match_their_model() {
-    let operations = std::env::var("LSM_SIEVE_RANGE_OPERATIONS");
-    let operations = operations.map_or(60_000, |number| number.parse().unwrap());
-    let seed = std::env::var("LSM_SIEVE_SEED");
-    let seed = seed.map_or_else(|_| rand::rng().next_u64(), |seed| seed.parse().unwrap());
+    let operations = number_from("LSM_SIEVE_RANGE_OPERATIONS").unwrap_or(60_000);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("LSM_SIEVE_SEED={seed}");
     let home = tempfile::tempdir().unwrap();
     let mut world = World {

@@ -14,14 +14,14 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use lsm_sieve::{CfReport, Items, SieveDb, SieveOptions, Stats};
 use rocksdb::{
     DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands, Options,
-    ReadOptions, WriteBatch, WriteOptions,
+    ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::reads::{self, Handle, Read};
@@ -149,6 +149,16 @@ pub(crate) fn settle(db: &SieveDb) {
         db.filters().wait_for_maintenance(PATIENCE),
         "no maintenance run ended"
     );
+}
+
+/// Ingests a file with these keys.
+pub(crate) fn ingest(db: &SieveDb, file: &Path, keys: &BTreeSet<Vec<u8>>, value: &[u8]) {
+    let options = options();
+    let mut writer = SstFileWriter::create(&options);
+    writer.open(file).unwrap();
+    keys.iter().for_each(|key| writer.put(key, value).unwrap());
+    writer.finish().unwrap();
+    db.ingest_external_file(vec![file]).unwrap();
 }
 
 /// Puts the keys of these numbers, each with its number as its value.

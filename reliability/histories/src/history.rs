@@ -90,9 +90,9 @@ impl<'a> Recorder<'a> {
         call: impl FnOnce(&[(Key, Change)]) -> Option<&'static str>,
     ) -> Option<()> {
         let begin = self.clock.tick();
-        let by = call(&changes);
-        self.record(begin, by, Operation::Write(changes));
-        by.map(|_| ())
+        let function = call(&changes);
+        self.record(begin, function, Operation::Write(changes));
+        function.map(|_| ())
     }
 
     /// Records a read, and returns what it found. One that a crash cut short leaves no trace.

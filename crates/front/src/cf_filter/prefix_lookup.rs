@@ -17,10 +17,7 @@ use crate::view::{CHUNK, PrefixProbe, View};
 #[inline]
 pub fn may_exist(filters: impl Resolve, start: &[u8]) -> bool {
     let denied = filters.with(|cf, reading| cf.lookups().deny_prefix(start, reading));
-    denied.flatten().is_none_or(|denied| match denied {
-        Denied::Certainly => false,
-        Denied::Sampled => !confirm(filters, Span::SamePrefix(start)),
-    })
+    !stands(filters, denied.flatten(), Span::SamePrefix(start))
 }
 
 /// Whether a key starts with these bytes: what the `engine` says, unless the filters say no.
@@ -74,19 +71,13 @@ pub fn span_may_exist(filters: impl Resolve, span: Span<'_>) -> bool {
         let view = cf.lookups().view(reading);
         cf.lookups().deny_in_view(span, view)
     });
-    denied.flatten().is_none_or(|denied| match denied {
-        Denied::Certainly => false,
-        Denied::Sampled => !confirm(filters, span),
-    })
+    !stands(filters, denied.flatten(), span)
 }
 
 /// Whether no key of this span has existed since the view of this edition was published.
 pub fn is_empty_since(filters: impl Resolve, span: Span<'_>, edition: u64) -> bool {
     let denied = filters.with(|cf, reading| cf.lookups().deny_span(span, edition, reading));
-    denied.flatten().is_some_and(|denied| match denied {
-        Denied::Certainly => true,
-        Denied::Sampled => confirm(filters, span),
-    })
+    stands(filters, denied.flatten(), span)
 }
 
 /// How a prefix was denied.
@@ -94,6 +85,15 @@ enum Denied {
     Certainly,
     /// This answer is drawn for an audit.
     Sampled,
+}
+
+/// Whether there is a denial that stands.
+#[inline]
+fn stands(filters: impl Resolve, denied: Option<Denied>, span: Span<'_>) -> bool {
+    denied.is_some_and(|denied| match denied {
+        Denied::Certainly => true,
+        Denied::Sampled => confirm(filters, span),
+    })
 }
 
 /// Audits what was denied: false if the engine has such a key, and then all filters may be disabled.

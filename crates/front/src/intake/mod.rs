@@ -142,10 +142,7 @@ impl Intake {
     /// The key is added once the memtable has it.
     fn begin_ordered(&self, key: &[u8]) -> Insertion {
         let hash = self.hasher.hash(key);
-        self.prefetch(hash.for_summary());
-        if let Some(block) = self.block_of(key) {
-            self.prefetch(block);
-        }
+        self.prefetch(hash);
         Insertion {
             hash,
             crowd_side: None,
@@ -168,12 +165,8 @@ impl Intake {
         hash
     }
 
-    /// The hash of the key's block, if ranges are answered.
-    fn block_of(&self, key: &[u8]) -> Option<KeyHash> {
-        self.ranges.as_ref()?.block(self.hasher, key)
-    }
-
     fn prefetch(&self, hash: KeyHash) {
+        let hash = hash.for_summary();
         self.summaries.with(|summaries| {
             let each = summaries.iter();
             each.for_each(|summary| summary.prefetch_append(hash));
@@ -202,7 +195,8 @@ impl Intake {
                 summary.insert(for_summary);
             }
         });
-        if let Some(block) = self.block_of(key) {
+        let ranges = self.ranges.as_ref();
+        if let Some(block) = ranges.and_then(|ranges| ranges.block(self.hasher, key)) {
             fault!(BlockNotAdded, return);
             summaries
                 .iter()

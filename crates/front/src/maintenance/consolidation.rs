@@ -19,7 +19,6 @@ use crate::options::FrontOptions;
 use crate::rcu;
 use crate::segment::SegmentId;
 use crate::view::{Coverage, Summary};
-use lsm_sieve_filter::range::RangeBuilder;
 
 /// A summary filter that is being built, which every write feeds.
 struct Rebuild {
@@ -92,10 +91,7 @@ impl Maintenance {
         };
         Ok(Rebuild {
             new: Arc::new(new),
-            ranges: match ranges {
-                Some(builder) => NewRanges::being_built(builder),
-                None => NewRanges::omitted(),
-            },
+            ranges,
             static_rate,
             source: match source {
                 KeySource::Tables { logged: true } => KeySource::Tables {
@@ -357,16 +353,16 @@ impl CfRun<'_> {
     }
 }
 
-/// A builder for the range filter that a column family asks for, and the memory that is taken beside its
-/// summary filter. The budget serves keys first: there is none if it would cost the summary filter bits.
+/// The memory that is taken beside a summary filter, and the range filter that comes with it, if it is asked
+/// for. The budget serves keys first: there is none if it would cost the summary filter bits.
 fn beside_ranges(
     cf_filter: &CfFilter,
     options: &FrontOptions,
     keys: Items,
     others: Bits,
-) -> (Bits, Option<RangeBuilder>) {
+) -> (Bits, NewRanges) {
     let Some(ranges) = cf_filter.lookups().ranges() else {
-        return (others, None);
+        return (others, NewRanges::omitted());
     };
     let beside = others + ranges.size(keys);
     let fitting = |others| options.clone().fitting(keys, others);
@@ -375,8 +371,8 @@ fn beside_ranges(
     let room = options.room_beside(beside);
     let has_room = room.is_none_or(|room| with.summary_size(keys) <= room);
     match has_room && with.summary == without.summary {
-        true => (beside, Some(RangeBuilder::new(cf_filter.hasher()))),
-        false => (others, None),
+        true => (beside, NewRanges::being_built(cf_filter.hasher())),
+        false => (others, NewRanges::omitted()),
     }
 }
 

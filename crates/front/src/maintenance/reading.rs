@@ -11,7 +11,7 @@ use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::ranges::Ranges;
 use lsm_sieve_filter::range::RangeBuilder;
 
@@ -191,8 +191,8 @@ enum Takes {
 }
 
 impl NewRanges {
-    pub(super) fn being_built(builder: RangeBuilder) -> Self {
-        Self(RefCell::new(Takes::Builder(builder)))
+    pub(super) fn being_built(hasher: KeyHasher) -> Self {
+        Self(RefCell::new(Takes::Builder(RangeBuilder::new(hasher))))
     }
 
     /// There is one already: the summary filter takes the blocks of all keys.

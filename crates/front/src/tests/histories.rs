@@ -138,6 +138,24 @@ fn absent_keys_are_ruled_out_and_stay_so_after_a_reopen() {
     assert!(numbers.clone().all(|number| !store.rules_out(&key(number))));
 }
 
+/// Writes these keys; `written` is how many are written.
+pub(super) fn write_beside_maintenance(
+    store: &Store,
+    keys: impl Iterator<Item = Vec<u8>>,
+    written: &AtomicU32,
+) {
+    for (number, key) in (0..).zip(keys) {
+        store.put(&key, b"value");
+        written.store(number + 1, Ordering::Release);
+        match number % 1_000 {
+            0 => store.flush(),
+            500 => store.compact(),
+            700 => _ = store.consolidate(),
+            _ => {}
+        }
+    }
+}
+
 /// Each reader knows a number below which every key was written.
 #[test]
 fn readers_find_every_key_that_was_written_beside_maintenance() {
@@ -160,16 +178,8 @@ fn readers_find_every_key_that_was_written_beside_maintenance() {
                 }
             });
         }
-        for number in 0..WRITTEN {
-            store.put(&key(number), b"value");
-            written.store(number + 1, Ordering::Release);
-            match number % 1_000 {
-                0 => store.flush(),
-                500 => store.compact(),
-                700 => _ = store.consolidate(),
-                _ => {}
-            }
-        }
+        let keys = (0..WRITTEN).map(|number| key(number).to_vec());
+        write_beside_maintenance(&store, keys, &written);
         done.store(true, Ordering::Release);
     });
 }

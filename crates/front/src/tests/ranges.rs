@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use super::histories::write_beside_maintenance;
 use super::memory_lsm::{Entries, OtherThread, Step, Store, Stored};
 use crate::cf_filter::prefix_lookup;
 use crate::maintenance::PATIENCE;
@@ -358,32 +359,24 @@ fn budget_serves_keys_before_ranges() {
 /// Each reader knows a number below which every key was written.
 #[test]
 fn readers_find_every_key_by_its_range_beside_maintenance() {
-    const WRITTEN: u64 = 10_000;
+    const WRITTEN: u32 = 10_000;
     let store = Store::open(Stored::new(), &options());
-    let (done, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (done, written) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = SmallRng::seed_from_u64(1);
             while !done.load(Ordering::Acquire) {
                 let below = written.load(Ordering::Acquire);
                 if below > 0 {
-                    let number = random.random_range(0..below);
+                    let number = u64::from(random.random_range(0..below));
                     let [from, to] = [key(b'a', number), key(b'a', number + 1)];
                     let span = Span::HalfOpen(&from, &to);
                     assert!(!store.rules_out_span(span), "{number} of {below}");
                 }
             }
         });
-        for number in 0..WRITTEN {
-            store.put(&key(b'a', number), b"value");
-            written.store(number + 1, Ordering::Release);
-            match number % 1_000 {
-                0 => store.flush(),
-                500 => store.compact(),
-                700 => _ = store.consolidate(),
-                _ => {}
-            }
-        }
+        let keys = (0..WRITTEN).map(|number| key(b'a', number.into()));
+        write_beside_maintenance(&store, keys, &written);
         done.store(true, Ordering::Release);
     });
 }
