@@ -86,7 +86,7 @@ pub use lsm_sieve_front::options::{FilterSize, FilterSizeError};
 pub use lsm_sieve_front::prefix::{Prefix, PrefixNameError};
 pub use lsm_sieve_front::stats::Stats;
 pub use lsm_sieve_front::view::{AbsenceProof, Answer};
-use lsm_sieve_support::{fault, sync};
+use lsm_sieve_support::{fault, reach, sync};
 pub use math::{Bits, Items, Probes, Rate, RateError};
 pub use options::{Isolation, SieveOptions};
 pub use report::{CfReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};

@@ -3,6 +3,7 @@
 use crate::fault::fault;
 use crate::hooks::bare_engine::DEFAULT_ID;
 use crate::math::Bits;
+use crate::reach::reached;
 use lsm_sieve_front::cf_filter::CfFilter;
 use lsm_sieve_front::filters::Filters;
 use lsm_sieve_front::wakeup::LONG;
@@ -27,6 +28,8 @@ pub(super) fn external_writes<R: FnOnce()>(
     run: R,
 ) -> Option<R> {
     let announce = || filters.cf_filters.begin_external_writes(cf);
+    reached!(IngestionAnnounced, cf.is_some());
+    reached!(CatchUpAnnounced, cf.is_none());
     if let Some(cf) = cf {
         fault!(
             CfIngestionUnannounced,

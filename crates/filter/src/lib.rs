@@ -19,4 +19,4 @@ pub mod range;
 
 pub use id::SegmentId;
 
-use lsm_sieve_support::{fault, sync};
+use lsm_sieve_support::{fault, reach, sync};

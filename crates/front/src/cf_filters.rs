@@ -8,6 +8,7 @@ use crate::fault::fault;
 use crate::math::Bits;
 use crate::options::SummaryRates;
 use crate::rcu::{Published, Reading};
+use crate::reach::reached;
 use crate::sync::{Mutex, unpoisoned};
 
 /// The filters of all column families.
@@ -33,6 +34,7 @@ impl ExternalState {
     fn announce_to(&mut self, new: &Arc<CfFilter>) {
         fault!(NewCfUnannounced, return);
         if self.under_way > 0 {
+            reached!(NewCfInExternalWrites);
             self.held.push(new.begin_external_writes());
             fault!(NewCfAnnouncedBriefly, self.held.clear());
         }

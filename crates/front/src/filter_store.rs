@@ -9,6 +9,7 @@ use crate::fault::fault;
 use crate::filter::{Chain, Scalable, Stage};
 use crate::format::{Identity, PrefixId, Sidecar, Source, Subject};
 use crate::math::{Bits, Items, Rate};
+use crate::reach::reached;
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
@@ -56,6 +57,7 @@ impl FilterStore {
                 &error,
                 "a filter is unusable; lookups read the SST until it is rebuilt",
             );
+            reached!(SidecarUnusable);
             None
         })
     }
@@ -130,6 +132,7 @@ impl FilterStore {
                 &error,
                 "a stored summary filter is unusable; it will be rebuilt",
             );
+            reached!(SummaryUnusable);
             None
         })?;
         let Subject::Summary { covered, .. } = &mut sidecar.subject else {
@@ -201,6 +204,7 @@ impl FilterStore {
 
     /// Makes the next open reject everything stored here, durably; false if it could not.
     pub(crate) fn distrust_stored(&self) -> bool {
+        reached!(StoredDistrusted);
         self.distrusted_runs.store(true, Ordering::Release);
         let distrusted_runs = Identity::distrust_stored(self.folder.disk(), self.folder.path());
         if let Err(error) = &distrusted_runs {

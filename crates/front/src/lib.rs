@@ -77,4 +77,4 @@ pub mod wakeup;
 
 use lsm_sieve_filter::{filter, hash, math};
 use lsm_sieve_format::{disk, format};
-use lsm_sieve_support::{fault, sync};
+use lsm_sieve_support::{fault, reach, sync};

@@ -31,6 +31,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, compiler_fence};
 
 use crate::fault::fault;
+use crate::reach::reached;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, unpoisoned, yield_now};
 use crate::threads::{OwnSlot, SLOTS};
@@ -93,6 +94,7 @@ impl Readers {
     /// Begins a read.
     #[cold]
     fn read(&'static self) -> Reading {
+        reached!(ReadWithoutSlot);
         let Some(own) = OwnSlot::get() else {
             let side = self.crowd.enter().stay();
             return Reading::shared(&self.crowd.sides[side].0);
@@ -199,6 +201,7 @@ impl Drop for Entered<'_> {
 
 fn wait_until_idle(slot: &AtomicU32) {
     while slot.load(Ordering::SeqCst) & !FENCED > 0 {
+        reached!(ReaderAwaited);
         yield_now();
     }
 }

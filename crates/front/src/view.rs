@@ -14,6 +14,7 @@ use crate::filter::{Scalable, Simd};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::prefix::{PrefixSet, Prefixes};
 use crate::ranges::{RangeProbe, Ranges};
+use crate::reach::reached;
 use crate::segment::Segment;
 use crate::sorted_runs::{SortedRuns, WithRange};
 
@@ -143,11 +144,13 @@ impl Uncovered {
         else {
             return true;
         };
-        segments.candidates_for_prefix(probe.prefix).any(|segment| {
+        let may_contain = segments.candidates_for_prefix(probe.prefix).any(|segment| {
             let segment = segment.as_ref();
             let answer = segment.and_then(|segment| segment.answer_prefix(id, probe.hash));
             answer.unwrap_or(true)
-        })
+        });
+        reached!(PrefixDeniedBesideUncovered, !may_contain);
+        may_contain
     }
 
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
@@ -155,10 +158,13 @@ impl Uncovered {
         let Some(segments) = &self.segments else {
             return true;
         };
-        segments.candidates(key).any(|segment| {
+        let may_contain = segments.candidates(key).any(|segment| {
             let answer = segment.as_ref().and_then(|segment| segment.answer(hash));
+            reached!(UncoveredWithoutFilter, answer.is_none());
             answer.unwrap_or(true)
-        })
+        });
+        reached!(UncoveredDenied, !may_contain);
+        may_contain
     }
 }
 
@@ -210,6 +216,7 @@ impl View {
             return true;
         };
         if !self.ranges_are_whole() {
+            reached!(RangeBesideUncovered);
             return true;
         }
         let in_range_filter = || {
@@ -224,9 +231,13 @@ impl View {
         let (first, last) = blocks;
         // Its line arrives while the range filter is probed.
         self.summary.prefetch(first);
-        in_range_filter()
-            || self.summary.may_contain(first)
-            || last.is_some_and(|last| self.summary.may_contain(last))
+        let in_blocks = || {
+            let may_contain = |block| self.summary.may_contain(block);
+            let may_contain = may_contain(first) || last.is_some_and(may_contain);
+            reached!(RangeOfLaterKey, may_contain);
+            may_contain
+        };
+        in_range_filter() || in_blocks()
     }
 
     /// Whether no uncovered segment may have a key of any range.
@@ -291,6 +302,7 @@ impl View {
     /// False only for an absent key; `passed` is what the summary filter says of it.
     #[inline(always)]
     fn may_hold(&self, passed: bool, hash: KeyHash, key: &[u8]) -> bool {
+        reached!(CoverageUnknown, matches!(self.coverage, Coverage::Unknown));
         match &self.coverage {
             Coverage::Unknown => true,
             Coverage::Complete => passed,

@@ -6,6 +6,7 @@ use super::Transaction;
 use crate::db::reads::{Values, read_many_of};
 use crate::fault::fault;
 use crate::hooks::{self, past_filters};
+use crate::reach::reached;
 use lsm_sieve_front::cf_filter::lookup;
 use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
 
@@ -291,8 +292,10 @@ impl Transaction<'_> {
         ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
         if hooks::has_written(&self.engine, Some(cf), key) {
+            reached!(OwnWriteRead);
             return ask();
         }
+        reached!(OthersKeyRead);
         let filters = (&*self.sieve.filters.cf_filters, hooks::cf_id(cf));
         lookup::get(filters, key, || past_filters(ask))
     }

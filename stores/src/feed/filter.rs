@@ -6,6 +6,7 @@ use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Bits, Items};
+use crate::reach::reached;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use lsm_sieve_front::rcu::Published;
 
@@ -55,6 +56,7 @@ impl Followed {
         // Before the filter is probed: what is applied meanwhile may be missed then.
         let mut has_reached = self.position() >= at_least;
         fault!(FeedPositionIgnored, has_reached = true);
+        reached!(FeedNotThatFar, !has_reached);
         has_reached && is_missing()
     }
 }

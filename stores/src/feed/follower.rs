@@ -10,6 +10,7 @@ use crate::feed::filter::{FeedFilter, FeedStats, Followed, Shared};
 use crate::filter::Scalable;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
+use crate::reach::reached;
 use lsm_sieve_front::filter_options::FilterOptions;
 use lsm_sieve_front::filter_store::FilterStore;
 use lsm_sieve_front::opening::{FilterFolderError, FolderLock, Opening};
@@ -163,6 +164,7 @@ impl Follower {
         let mut goes_back = self.position() > Some(position);
         fault!(StoredFeedAheadOfSnapshot, goes_back = false);
         if goes_back {
+            reached!(SnapshotGoesBack);
             self.distrust();
         }
         self.take(snapshot.filter, position);
@@ -186,6 +188,7 @@ impl Follower {
         let mut is_hole = after > so_far;
         fault!(FeedHoleAccepted, is_hole = false);
         if is_hole {
+            reached!(FeedHole);
             self.distrust();
             return Err(FeedError::Hole {
                 after,
@@ -245,6 +248,7 @@ impl Follower {
         if let (Some(state), None) = (states.next(), states.next())
             && let Some(position) = self.position_of(state)
         {
+            reached!(StoredFeedLoaded);
             let keys = stored.chain.stages().iter().map(|stage| stage.items());
             let options = self.options.summary(keys.sum(), Bits::new(0));
             let imprint = self.shared.hasher.imprint().for_summary();

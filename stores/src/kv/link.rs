@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::fault::fault;
 use crate::kv::recovery::{Commits, Recovery, State};
 use crate::kv::store::Store;
+use crate::reach::reached;
 use crate::sync::{Mutex, unpoisoned};
 use lsm_sieve_front::cf_filter::{CfFilter, ExternalWrites};
 use lsm_sieve_front::engine::{Engine, EngineError, KeySpace, LiveSegment};
@@ -104,6 +105,7 @@ impl<S: Store> Link<S> {
         match self.invalidate() {
             Ok(()) => self.end_one(),
             Err(error) => {
+                reached!(ExternalEndUnrecorded);
                 tracing::error!(%error, "no key is denied until the next open");
                 fault!(EndedWithoutRecord, self.end_one());
             }

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::kv::store::{Record, Store};
+use crate::reach::reached;
 use lsm_sieve_front::segment::SegmentId;
 
 /// How a stored filter is known to hold every key, after a restart. The [module](super) compares
@@ -169,9 +170,20 @@ impl Commits {
         let last = last.unwrap_or(0);
         let missing = match (recovery, position) {
             (Recovery::Scan, _) | (_, None) => None,
-            (_, Some(position)) if covered.contains(&position.id()) => Some(Vec::new()),
-            (Recovery::Position, _) => None,
-            (Recovery::Journal, Some(position)) => missing(store, stored, position, covered)?,
+            (_, Some(position)) if covered.contains(&position.id()) => {
+                reached!(StoredStateFound);
+                Some(Vec::new())
+            }
+            (Recovery::Position, _) => {
+                reached!(StateOfNoFilter, !covered.is_empty());
+                None
+            }
+            (Recovery::Journal, Some(position)) => {
+                let missing = missing(store, stored, position, covered)?;
+                reached!(JournalReplayed, missing.is_some());
+                reached!(JournalIncomplete, missing.is_none());
+                missing
+            }
         };
         let mut oldest = stored.map_or(last.saturating_add(1), |base| base.oldest);
         fault!(EarlierJournalKept, oldest = last.saturating_add(1));
@@ -227,6 +239,7 @@ impl Commits {
             return Vec::new();
         }
         let was_in_doubt = self.is_in_doubt;
+        reached!(CommitInDoubt, was_in_doubt);
         self.is_in_doubt = self.keeps_hashes();
         fault!(CommitsNeverInDoubt, self.is_in_doubt = false);
         let number = self.last.checked_add(1).filter(|_| !was_in_doubt);
@@ -268,7 +281,10 @@ impl Commits {
     pub(super) fn resume(&mut self, store: &impl Store) {
         if self.is_in_doubt && self.recovery != Recovery::Scan {
             match State::read(store) {
-                Ok(Some(position)) => self.last = self.last.max(position.commit()),
+                Ok(Some(position)) => {
+                    reached!(DoubtfulCommitTookPlace, position.commit() > self.last);
+                    self.last = self.last.max(position.commit());
+                }
                 // It did not succeed, or it had no position.
                 Ok(None) => {}
                 Err(_) => {

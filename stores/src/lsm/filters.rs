@@ -14,6 +14,7 @@ use crate::lsm::memtable::Memtable;
 use crate::lsm::merge::{self, MergeReport};
 use crate::lsm::segment::{SegmentBuild, SegmentFilter};
 use crate::math::{Bits, Rate};
+use crate::reach::reached;
 use crate::sync::{Mutex, unpoisoned};
 use lsm_sieve_front::cf_filter::multi_lookup::multi_get;
 use lsm_sieve_front::cf_filter::{self, CfFilter, lookup};
@@ -173,6 +174,7 @@ impl LsmFilters {
     /// They are not installed yet, and must not be taken for abandoned.
     fn await_outputs(&self, outputs: &[SegmentId]) {
         fault!(OutputsNotAwaited, return);
+        reached!(OutputsAwaited, !outputs.is_empty());
         outputs.iter().for_each(|&id| self.link.begin(id));
     }
 

@@ -23,6 +23,7 @@ use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::Imprint;
 use crate::math::{Bits, Items, Rate};
+use crate::reach::reached;
 use lsm_sieve_front::segment::{Registry, SealedFilter, SegmentId};
 
 /// What became of the filters of a merge.
@@ -75,6 +76,7 @@ pub(super) fn merge(
         let entries = filters.iter().map(|filter| filter.entries).sum();
         let filter = Arc::new(SealedFilter::new(chain, entries, rate, Source::OrOfInputs));
         let is_shared = is_shared(inputs, outputs);
+        reached!(OutputsShareFilter, is_shared);
         for &id in outputs {
             let segment = registry.open(id);
             segment.set_shared_filter(Arc::clone(&filter), is_shared);

@@ -33,6 +33,7 @@ use crate::fault::fault;
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
+use crate::reach::reached;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, OnceLock, unpoisoned};
 use std::fmt;
@@ -334,6 +335,7 @@ impl<L: Layout> Scalable<L> {
         if self.stages() == len {
             if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
                 slot.get_or_init(|| Box::new(next));
+                reached!(StageOpened);
                 fault!(
                     StageFilledUnprobed,
                     self.len.store(len + 1, Ordering::Release)
@@ -343,6 +345,7 @@ impl<L: Layout> Scalable<L> {
                 self.len.store(len + 1, Ordering::Release);
             } else {
                 fault!(KeysDroppedOverBudget, return None);
+                reached!(SummarySaturated);
                 self.asked.store(SATURATED, Ordering::Release);
             }
         }

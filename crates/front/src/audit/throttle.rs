@@ -1,6 +1,7 @@
 //! Throttles audits: a loop of misses samples thousands per second, far more than tell anything
 //! new.
 
+use crate::reach::reached;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ impl Throttle {
         }
         let begun = self.start.elapsed();
         if !self.is_due(begun) {
+            reached!(AuditThrottled);
             return None;
         }
         let done = work();

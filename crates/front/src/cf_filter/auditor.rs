@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::ranges::Span;
+use crate::reach::reached;
 use crate::stats::Event;
 use crate::view::{PrefixProbe, View};
 
@@ -36,8 +37,11 @@ impl Auditor {
             return true;
         }
         let now = cf_filter.view();
-        if may_refute(&before, &now) && now.answer(hash, key).is_absent() {
-            self.refute(cf_filter, hash);
+        if may_refute(&before, &now) {
+            match now.answer(hash, key).is_absent() {
+                true => self.refute(cf_filter, hash),
+                false => reached!(AuditedKeyCameLater),
+            }
         }
         false
     }
@@ -108,6 +112,7 @@ impl Auditor {
 /// still is.
 fn may_refute(before: &View, now: &View) -> bool {
     fault!(LaterViewRefuted, return true);
+    reached!(ViewChangedInAudit, now.edition != before.edition);
     now.edition == before.edition
 }
 

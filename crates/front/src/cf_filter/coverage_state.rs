@@ -25,6 +25,7 @@ use crate::cf_filter::listing::{CoverageEpoch, Listing};
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::math::{Bits, Items};
+use crate::reach::reached;
 use crate::segment::SegmentId;
 use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
@@ -136,6 +137,7 @@ impl CoverageState {
     /// Notes that this state is saved.
     pub(crate) fn note_saved(&self, saved: Saved) {
         let mut locked = self.lock();
+        reached!(SavedTooLate, saved.forgotten != locked.forgotten);
         if saved.forgotten == locked.forgotten {
             locked.saved = Some(saved);
         }
@@ -202,6 +204,7 @@ impl Locked {
     /// External writes begin, of which [`Locked::next_epoch`] tells the listings.
     pub(super) fn enter_external_writes(&mut self) {
         self.external_in_flight += 1;
+        reached!(ExternalWritesOverlap, self.external_in_flight > 1);
     }
 
     /// Earlier listings are no longer published.
@@ -229,6 +232,7 @@ impl Locked {
         is_complete: bool,
     ) -> bool {
         if !self.accepts(listing) {
+            reached!(ListingPast, !self.disabled);
             return false;
         }
         self.covered_edition += u64::from(!covered.is_subset(&self.covered));

@@ -20,6 +20,7 @@ use crate::filter::{Simd, WithSimd, dispatch};
 use crate::hash::KeyHash;
 use crate::predictor::{Outcome, Plan};
 use crate::rcu::Reading;
+use crate::reach::reached;
 use crate::segment::segment_probes;
 use crate::stats::Event;
 pub use crate::threads::OwnSlot;
@@ -261,6 +262,7 @@ impl Lookups {
     /// Checks the filters of a plan, and counts an *absent*.
     fn check(&self, plan: Plan, probe: &mut Probe<'_>, reading: &Reading) -> Verdict {
         if plan == Plan::EngineOnly {
+            reached!(FiltersSkipped);
             return Verdict::NotConsulted;
         }
         let view = self.view(reading);
@@ -317,6 +319,7 @@ impl Lookups {
             Some(false) => Some(Event::Uncovered),
             None => None,
         };
+        reached!(FalsePositive, matches!(event, Some(Event::FalsePositive)));
         if let Some(event) = event {
             self.count(event);
         }

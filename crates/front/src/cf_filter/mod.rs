@@ -37,6 +37,7 @@ use crate::math::Bits;
 use crate::options::FrontOptions;
 use crate::prefix::{PrefixSet, Prefixes};
 use crate::ranges::Ranges;
+use crate::reach::reached;
 use crate::segment::{Registry, SegmentId};
 use crate::stats::{Counters, Stats};
 use crate::view::{Coverage, Summary, View};
@@ -296,6 +297,10 @@ impl CfFilter {
     /// coverage is published.
     fn announce_external_writes(&self) {
         let mut locked = self.coverage.lock();
+        reached!(
+            ExternalWritesInConsolidation,
+            self.intake.summaries().len() > 1
+        );
         locked.enter_external_writes();
         fault!(ExternalWritesUnannounced, return);
         locked.next_epoch();
@@ -334,6 +339,7 @@ impl CfFilter {
             self.lookups.publish(&mut locked, view);
         }
         self.feed(vec![nothing]);
+        reached!(SummaryDropped);
         true
     }
 
@@ -344,6 +350,7 @@ impl CfFilter {
         if now.ranges.size() == Bits::new(0) {
             return false;
         }
+        reached!(RangesDropped);
         let view = View {
             ranges: Ranges::Omitted,
             ..now
@@ -356,6 +363,7 @@ impl CfFilter {
     /// the next open, and the memory of the filters is freed.
     pub fn retire(&self) {
         let mut locked = self.coverage.lock();
+        reached!(RetiredInConsolidation, self.intake.summaries().len() > 1);
         locked.disable();
         locked.cover_none();
         self.key_log().end();

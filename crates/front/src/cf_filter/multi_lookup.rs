@@ -21,6 +21,7 @@ use crate::cf_filter::lookup::{self, Verdict};
 use crate::cf_filter::{CfFilter, Lookups};
 use crate::fault::fault;
 use crate::predictor::Outcome;
+use crate::reach::reached;
 use crate::stats::Event;
 use crate::view::{CHUNK, View};
 
@@ -222,12 +223,17 @@ impl Lookups {
     pub(crate) fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
         self.with_view(|view| {
             let mut chunks = keys.chunks(CHUNK);
-            is_of_edition(view, edition)
-                && chunks.all(|keys| {
-                    let mut maybe = [true; CHUNK];
-                    let maybe = &mut maybe[..keys.len()];
-                    view.check_many(self.hasher(), keys, maybe) == 0
-                })
+            if !is_of_edition(view, edition) {
+                reached!(ViewChangedInBatch);
+                return false;
+            }
+            let are_absent = chunks.all(|keys| {
+                let mut maybe = [true; CHUNK];
+                let maybe = &mut maybe[..keys.len()];
+                view.check_many(self.hasher(), keys, maybe) == 0
+            });
+            reached!(KeyCameInBatch, !are_absent);
+            are_absent
         })
     }
 }

@@ -10,6 +10,7 @@ use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::ranges::Span;
 use crate::rcu::Reading;
+use crate::reach::reached;
 use crate::stats::Event;
 use crate::view::{CHUNK, PrefixProbe, View};
 
@@ -196,7 +197,10 @@ impl Lookups {
         let view = self.view(reading);
         match is_of_edition(view, edition) {
             true => self.deny_in_view(span, view),
-            false => None,
+            false => {
+                reached!(IteratorOfEarlierView);
+                None
+            }
         }
     }
 

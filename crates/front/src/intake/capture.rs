@@ -10,6 +10,7 @@ use crate::hash::KeyHasher;
 use crate::math::Rate;
 use crate::options::FrontOptions;
 use crate::prefix::{Prefix, Prefixes};
+use crate::reach::reached;
 use crate::segment::{Registry, Segment, SegmentBuilder, SegmentId};
 use crate::sync::{Mutex, unpoisoned};
 use crate::wakeup::Wakeup;
@@ -70,14 +71,17 @@ impl SegmentCapture {
     ) -> Option<SegmentFilterBuild> {
         let begun = self.rate().zip(SegmentId::random().ok());
         if may_bring_unlogged_keys(origin, begun.is_some()) {
+            reached!(LogEndedByUnknownSegment, self.key_log.is_whole());
             self.key_log.end();
         }
         let (rate, id) = begun?;
         let key_log = (origin == SegmentOrigin::Memtables).then(|| Arc::clone(&self.key_log));
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
         if !self.wants_filter(is_in_last_level) && key_log.is_none() {
+            reached!(SegmentWithoutFilter);
             return Some(SegmentFilterBuild::of_none(registry, wakeup, id));
         }
+        reached!(FilterOfCompaction, origin == SegmentOrigin::Segments);
         let builder = SegmentBuilder::new(id, self.hasher, rate).with_prefixes(&self.prefixes);
         Some(SegmentFilterBuild::new(registry, wakeup, builder, key_log))
     }

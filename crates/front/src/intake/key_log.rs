@@ -18,6 +18,7 @@ use std::path::Path;
 
 use crate::fault::fault;
 use crate::hash::KeyHash;
+use crate::reach::reached;
 use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
 /// Bytes of a hash, of the count of a run, and of its head: the count and a checksum.
@@ -88,6 +89,7 @@ impl KeyLog {
             return;
         };
         fault!(FlushedKeysNotLogged, return);
+        reached!(FlushLogged, log.is_whole);
         if let Err(error) = log.append(hashes) {
             tracing::warn!(%error, "cannot log keys: a growing summary filter is rebuilt from SSTs");
             *guard = None;

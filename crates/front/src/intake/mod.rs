@@ -38,6 +38,7 @@ use crate::options::FrontOptions;
 use crate::prefix::Prefixes;
 use crate::ranges::RangeKeys;
 use crate::rcu::{Crowd, Published, Reading};
+use crate::reach::reached;
 use crate::segment::Registry;
 use crate::sync::{Mutex, unpoisoned};
 use crate::wakeup::Wakeup;
@@ -131,6 +132,7 @@ impl Intake {
         };
         fault!(FiltersAfterMemtable, return self.begin_ordered(key));
         let entered = unordered.enter();
+        reached!(UnorderedInsertion);
         let hash = self.hasher.hash(key);
         self.add_hash(hash, key);
         Insertion {
@@ -183,6 +185,11 @@ impl Intake {
         fault!(PanicSwallowed, assert!(!hash.get().is_multiple_of(97)));
         let reading = Reading::begin();
         let summaries = self.summaries.get(&reading);
+        reached!(TwoSummariesFed, summaries.len() > 1);
+        reached!(
+            PendingStageFed,
+            summaries.iter().any(|summary| summary.is_first_pending())
+        );
         let for_summary = hash.for_summary();
         summaries
             .iter()

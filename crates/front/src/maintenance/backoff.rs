@@ -5,6 +5,7 @@
 //! minute. Meanwhile the SSTs that could not be read are quarantined, and the rest is maintained.
 //! An explicit request is served at once.
 
+use crate::reach::reached;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,7 @@ impl Backoff {
         }
         self.waiting = self.until.is_some_and(|until| until > now);
         if !self.waiting {
+            reached!(FailureRetried, self.failure.is_some());
             self.until = None;
             self.failure = None;
             self.unread_before = std::mem::take(&mut self.unread);

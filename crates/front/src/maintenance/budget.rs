@@ -7,6 +7,7 @@ use crate::fault::fault;
 use crate::maintenance::segment_plan::{self, ResidentFilter};
 use crate::math::Bits;
 use crate::options::FrontOptions;
+use crate::reach::reached;
 use crate::segment::Registry;
 
 impl Maintenance {
@@ -56,6 +57,7 @@ impl Maintenance {
         // Lookups prefetch dropped filters, which keeps them alive, until the next maintenance run.
         // If nothing could be dropped, another run would find the same.
         if !dropped.is_empty() {
+            reached!(SegmentFiltersDropped);
             fault!(NoWakeAfterFilterDrop, return);
             self.wakeup.notify();
         }

@@ -17,6 +17,7 @@ use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
 use crate::options::FrontOptions;
 use crate::rcu;
+use crate::reach::reached;
 use crate::segment::SegmentId;
 use crate::view::{Coverage, Summary};
 
@@ -195,7 +196,9 @@ impl Maintenance {
         // H100: after the memtables.
         self.wait_for(TaskError::StillHeld(cf_filter.name().to_owned()), || {
             fault!(HeldKeysOverlooked, return Ok(true));
-            Ok(!cf_filter.intake().is_held_from_before())
+            let is_held = cf_filter.intake().is_held_from_before();
+            reached!(HeldKeysAwaited, is_held);
+            Ok(!is_held)
         })?;
         Ok(for_later)
     }
@@ -213,6 +216,7 @@ impl Maintenance {
         if quarantine.is_empty() {
             return Ok(cf_filter.publish(read, summary, Coverage::Complete, covered));
         }
+        reached!(PublishedWithoutSegment);
         // It lacks the keys of the SSTs that could not be read, and so does a log (H48).
         cf_filter.key_log().end();
         segments.check_needed_segments(cf_filter)?;
@@ -239,6 +243,7 @@ impl CfRun<'_> {
         let old = cf_filter.view().summary;
         let rebuild = maintenance.new_summary(cf_filter, &old, source, is_growing)?;
         if has_no_room(cf_filter, &rebuild.new) {
+            reached!(NoRoomForSummary);
             // The budget has no room for another one. Keep the old one: what it still denies costs
             // no more memory. Drop it if it denies nothing, since it takes budget from the segment
             // filters.
@@ -268,6 +273,18 @@ impl CfRun<'_> {
             cf_filter.feed(vec![Arc::clone(&rebuild.new)]);
             return outcome;
         });
+        reached!(
+            ConsolidationStopped,
+            matches!(outcome, Err(TaskError::Stopped))
+        );
+        reached!(
+            ConsolidationOvertaken,
+            matches!(outcome, Err(TaskError::Overtaken))
+        );
+        reached!(
+            DisabledInConsolidation,
+            matches!(outcome, Err(TaskError::Disabled))
+        );
         cf_filter.feed(vec![match outcome {
             Ok(()) => rebuild.new,
             Err(_) => old,
@@ -324,7 +341,10 @@ impl CfRun<'_> {
             KeySource::Tables { .. } => None,
         };
         let mut first = Some(match (replayed, static_keys) {
-            (Some(segments), _) => segments,
+            (Some(segments), _) => {
+                reached!(BuiltFromLog);
+                segments
+            }
             (None, Some(keys)) => self.complete(new, ranges, &keys)?,
             (None, None) => self.insert_all_keys(new, ranges, source, HashSet::new())?,
         });
@@ -340,9 +360,14 @@ impl CfRun<'_> {
                 Some(segments) => segments,
                 None => self.insert_all_keys(new, ranges, source, std::mem::take(&mut read))?,
             };
+            reached!(
+                SegmentsChangedMeanwhile,
+                segments.read.len() != self.tables.len()
+            );
             if maintenance.publish_consolidated(cf_filter, summary.clone(), &segments)? {
                 return Ok(true);
             }
+            reached!(ConsolidationReadOn);
             fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
             if let error @ TaskError::Disabled = self.not_published() {
                 return Err(error);

@@ -9,6 +9,7 @@ use crate::cf_filter::CfFilter;
 use crate::engine::LiveSegment;
 use crate::fault::fault;
 use crate::options::SummarySaves;
+use crate::reach::reached;
 use crate::segment::SegmentId;
 use crate::sorted_runs::WithRange;
 use crate::view::{Coverage, Summary, View};
@@ -25,6 +26,14 @@ impl Maintenance {
         } else {
             // An SST that the summary filter is not known to have is uncovered (H7).
             let covered = cf_filter.coverage().covered_among(ids);
+            reached!(
+                SummaryOfEarlierState,
+                !covered.is_empty() && covered.len() < tables.len()
+            );
+            reached!(
+                SummaryLoaded,
+                !covered.is_empty() && covered.len() == tables.len()
+            );
             self.publish_partial(cf_filter, tables, summary, covered, tables);
         }
     }
@@ -110,6 +119,7 @@ impl CfRun<'_> {
             covered.extend(table.id());
             // Only now that all its keys are in it (E3).
             cf_filter.mark_covered(&summary, table.id());
+            reached!(SegmentCovered);
             let (summary, covered) = (Arc::clone(&summary), covered.clone());
             if !maintenance.publish_partial(cf_filter, tables, summary, covered, tables) {
                 return Err(self.not_published());

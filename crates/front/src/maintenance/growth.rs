@@ -9,6 +9,7 @@ use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::math::Items;
 use crate::options::Access;
+use crate::reach::reached;
 
 /// A column family that takes so long to grow by a quarter hardly grows: its summary filter is made
 /// as small as that of one at rest. At this pace that is done every ten minutes at most.
@@ -82,7 +83,10 @@ impl Maintenance {
             is_memtable_open || !tables.is_empty() || !cf_filter.coverage().is_current(&tables)
         };
         match may_lack_keys() {
-            true => cf_filter.key_log().end(),
+            true => {
+                reached!(LogBegunLate);
+                cf_filter.key_log().end();
+            }
             false => cf_filter.key_log().complete(),
         }
         Ok(())

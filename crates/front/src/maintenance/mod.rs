@@ -53,6 +53,7 @@ use crate::maintenance::backoff::Backoff;
 use crate::maintenance::scrub::{ScrubLog, Scrubber};
 use crate::math::Bits;
 use crate::options::FrontOptions;
+use crate::reach::reached;
 use crate::segment::{Registry, SegmentId};
 use crate::wakeup::{Requests, Wakeup};
 
@@ -227,8 +228,11 @@ impl Maintenance {
                 Ok(()) | Err(TaskError::Disabled) => {}
                 Err(TaskError::Stopped) => return Some(TaskError::Stopped.to_string()),
                 // Tried again after the next catch-up, which notifies maintenance when it ends.
-                Err(TaskError::Overtaken) if self.options.is_secondary() => {}
+                Err(TaskError::Overtaken) if self.options.is_secondary() => {
+                    reached!(SecondaryOvertaken);
+                }
                 Err(TaskError::CfGone(name)) => {
+                    reached!(CfGone);
                     tracing::info!(
                         cf_filter = name,
                         "the column family is gone, and its filters with it"

@@ -13,6 +13,7 @@ use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::ranges::Ranges;
+use crate::reach::reached;
 use lsm_sieve_filter::range::RangeBuilder;
 
 /// Keys that are inserted into a summary filter together, so that their cache misses overlap.
@@ -92,7 +93,9 @@ impl Maintenance {
         // Invariant 4: listed before the log is read. External writes that come meanwhile are not in
         // it, and the listing is then past (invariant 5).
         let read = self.list(cf_filter)?;
-        Ok(replay().then(|| all_read(read)))
+        let is_replayed = replay();
+        reached!(LogEndedBeforeRead, !is_replayed);
+        Ok(is_replayed.then(|| all_read(read)))
     }
 }
 
@@ -110,6 +113,8 @@ impl CfRun<'_> {
         let (maintenance, cf_filter) = (self.maintenance, self.cf_filter);
         let tables = maintenance.list(cf_filter)?;
         let is_live = tables.iter().any(|t| t.path == table.path);
+        reached!(SegmentUnreadable, is_live);
+        reached!(SegmentGoneBeforeRead, !is_live);
         if is_live {
             tracing::warn!(cf_filter = cf_filter.name(), %error, "the SST is quarantined");
             let now = Instant::now();

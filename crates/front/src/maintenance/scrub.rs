@@ -24,6 +24,7 @@ use crate::cf_filters::CfFilters;
 use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::math::Bits;
+use crate::reach::reached;
 use crate::segment::{Registry, SegmentId};
 use crate::sync::unpoisoned;
 use crate::wakeup::Wakeup;
@@ -176,6 +177,7 @@ impl Scrubber {
             return;
         }
         segment.drop_filter();
+        reached!(DamageScrubbed);
         fault!(NoWakeForDamagedFilter, return);
         self.wakeup.notify();
         tracing::error!(

@@ -14,6 +14,7 @@ use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
 use crate::intake::KeyLog;
 use crate::math::Rate;
+use crate::reach::reached;
 
 /// What a static stage gets beside the keys of SSTs.
 pub(super) struct StaticKeys<'a> {
@@ -96,6 +97,8 @@ impl CfRun<'_> {
         let cf = || cf_filter.name().to_owned();
         room.map_err(|source| TaskError::Hashes { cf: cf(), source })?;
         let stage = maintenance.static_stage(cf_filter, &spool, keys)?;
+        reached!(StaticStageBuilt, matches!(spool, Spool::Memory(_)));
+        reached!(StaticStageOfFile, matches!(spool, Spool::File(_)));
         new.complete(stage.ok_or_else(|| TaskError::Spool(cf()))?);
         Ok(segments)
     }

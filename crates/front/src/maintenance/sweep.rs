@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::fault::fault;
 use crate::filter_store::FilterStore;
+use crate::reach::reached;
 use crate::segment::{Registry, SegmentId};
 
 /// Number of runs without a live SST after which a built filter is stored and dropped.
@@ -63,6 +64,7 @@ impl Sweeper {
             let times = self.missing.get(&id).copied().unwrap_or_default() + 1;
             let over = self.seen.contains(&id) || built.contains(&id);
             if over || (times >= RUNS_UNTIL_DROPPED && self.save_or_drop(id)) {
+                reached!(AbandonedFilterDropped, !over);
                 gone.insert(id);
             } else {
                 missing.insert(id, times);
@@ -87,6 +89,7 @@ impl Sweeper {
                 filter_store.list().into_iter().filter(is_dead).collect();
             // In two runs in a row (H62, H9).
             for &id in dead.intersection(&self.dead) {
+                reached!(SidecarRemoved);
                 filter_store.remove(id);
             }
             some_wait = !dead.is_subset(&self.dead);

@@ -9,6 +9,7 @@ use crate::fault::fault;
 use crate::format::Source;
 use crate::maintenance::segment_plan::FilterPlan;
 use crate::math::{Bits, Items};
+use crate::reach::reached;
 use crate::segment::SegmentBuilder;
 use crate::sorted_runs::{SortedRuns, WithRange};
 
@@ -46,6 +47,7 @@ impl Maintenance {
             }
             let room = self.room(Bits::new(0)).min(most_bits(table.entries));
             if let Some(filter) = self.filter_store.load_within(id, room) {
+                reached!(SidecarLoaded);
                 segment.set_filter(filter, true);
             }
         }
@@ -88,6 +90,7 @@ impl Maintenance {
         match FilterPlan::of_segment(cf_filter, table, filter.as_deref(), rate, room) {
             FilterPlan::Keep | FilterPlan::None => None,
             FilterPlan::Rebuild => {
+                reached!(SegmentFilterRebuilt);
                 tracing::info!(segment = %id, "rebuilding a segment filter");
                 let builder = SegmentBuilder::new(id, cf_filter.hasher(), rate)
                     .with_prefixes(cf_filter.prefixes())
