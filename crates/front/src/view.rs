@@ -198,7 +198,9 @@ impl View {
     /// Whether it can say that no key has one of these numbers.
     #[inline]
     pub(crate) fn answers_range(&self, probe: RangeProbe<'_>) -> bool {
-        matches!(self.ranges, Ranges::Known(_)) && self.ranges_are_whole() && probe.is_narrow()
+        let are_known = matches!(self.ranges, Ranges::Known(_));
+        reached!(RangeBesideUncovered, are_known && !self.ranges_are_whole());
+        are_known && self.ranges_are_whole() && probe.is_narrow()
     }
 
     /// Proof that no key of a prefix has one of these numbers (invariant 11).
@@ -216,7 +218,6 @@ impl View {
             return true;
         };
         if !self.ranges_are_whole() {
-            reached!(RangeBesideUncovered);
             return true;
         }
         let in_range_filter = || {

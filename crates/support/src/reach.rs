@@ -136,8 +136,6 @@ states! {
     RetiredInConsolidation,
     /// A column family is created while external writes run.
     NewCfInExternalWrites,
-    /// What was saved lost its trust before that was noted.
-    SavedTooLate,
     // ---- memory
     /// The memory budget drops a summary filter.
     SummaryDropped,

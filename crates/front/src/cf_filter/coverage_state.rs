@@ -137,7 +137,6 @@ impl CoverageState {
     /// Notes that this state is saved.
     pub(crate) fn note_saved(&self, saved: Saved) {
         let mut locked = self.lock();
-        reached!(SavedTooLate, saved.forgotten != locked.forgotten);
         if saved.forgotten == locked.forgotten {
             locked.saved = Some(saved);
         }
