@@ -16,7 +16,7 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::runner::{is_refused, json};
+use crate::runner::{is_refused, json, run};
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -241,6 +241,30 @@ fn no_front_advice_without_measurements() {
     is_refused(&["advise", "front", empty]);
     is_refused(&["advise", "front", empty, "--column-family", "none"]);
     is_refused(&["advise", "front", filtered]);
+}
+
+/// It is not taken for a family whose keys have timestamps.
+#[test]
+fn front_advice_says_what_rocksdb_cannot_read() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    let db = DB::open(&options, home.path()).unwrap();
+    for key in 0..LOADED {
+        db.put(key.to_be_bytes(), b"a record").unwrap();
+    }
+    db.flush().unwrap();
+    let sst = home.path().join(&db.live_files().unwrap()[0].name[1..]);
+    drop(db);
+    let mut bytes = std::fs::read(&sst).unwrap();
+    bytes[..64].fill(0);
+    std::fs::write(&sst, bytes).unwrap();
+    let output = run(["advise", "front", home.path().to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && said.contains("Corruption"),
+        "{said}"
+    );
 }
 
 /// The memory that the advice names before there are filters, and what they then take.

@@ -17,7 +17,9 @@ use lsm_sieve_filter::filter::{Kind, Stage};
 use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve_filter::math::{Items, Rate};
 use rocksdb::properties::{AGGREGATED_TABLE_PROPERTIES, ESTIMATE_NUM_KEYS};
-use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, LiveFile, Options, ReadOptions};
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, DB, ErrorKind, LiveFile, Options, ReadOptions,
+};
 use serde::Serialize;
 
 use crate::engine;
@@ -109,7 +111,12 @@ impl Database {
             keys: Items::new(0),
         };
         // RocksDB refuses a read without a timestamp of a family that has them.
-        database.has_timestamps = database.has(b"").is_err();
+        let read = database.engine.get_pinned_cf(database.family()?, b"");
+        database.has_timestamps = match read.map(|_| ()) {
+            Ok(()) => false,
+            Err(refused) if refused.kind() == ErrorKind::InvalidArgument => true,
+            Err(error) => return Err(error.into()),
+        };
         let keys = database
             .engine
             .property_int_value_cf(database.family()?, ESTIMATE_NUM_KEYS)?;
