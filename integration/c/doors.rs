@@ -41,6 +41,17 @@ fn reads_are_counted_and_leave_what_rocksdb_leaves() {
     holds("reads");
 }
 
+#[test]
+fn transactions_read_what_rocksdb_reads_and_ask_the_filters() {
+    holds("transactions");
+}
+
+/// `LSM_SIEVE_TRANSACTIONS` makes it a long run.
+#[test]
+fn histories_of_concurrent_transactions_have_a_serial_order() {
+    holds("histories");
+}
+
 /// How often each name comes in a list.
 fn counted<'t>(names: impl Iterator<Item = &'t str>) -> BTreeMap<&'t str, usize> {
     let mut counts = BTreeMap::new();

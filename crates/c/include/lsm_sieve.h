@@ -176,8 +176,44 @@ rocksdb_t *lsm_sieve_open_as_secondary_column_families(const rocksdb_options_t *
                                                        rocksdb_column_family_handle_t **handles,
                                                        char **errptr);
 
+// `rocksdb_open_column_families_with_ttl` with filters. Expired entries count as keys until RocksDB
+// drops them.
+rocksdb_t *lsm_sieve_open_column_families_with_ttl(const rocksdb_options_t *options,
+                                                   const lsm_sieve_options_t *settings,
+                                                   const char *path,
+                                                   int n,
+                                                   const char *const *names,
+                                                   const rocksdb_options_t *const *cf_options,
+                                                   rocksdb_column_family_handle_t **handles,
+                                                   const int *ttls,
+                                                   char **errptr);
+
+// `rocksdb_transactiondb_open_column_families` with filters. Close it with
+// `rocksdb_transactiondb_close`.
+rocksdb_transactiondb_t *lsm_sieve_transactiondb_open_column_families(const rocksdb_options_t *options,
+                                                                      const rocksdb_transactiondb_options_t *transactions,
+                                                                      const lsm_sieve_options_t *settings,
+                                                                      const char *path,
+                                                                      int n,
+                                                                      const char *const *names,
+                                                                      const rocksdb_options_t *const *cf_options,
+                                                                      rocksdb_column_family_handle_t **handles,
+                                                                      char **errptr);
+
+// `rocksdb_optimistictransactiondb_open_column_families` with filters. The options of transactions
+// may be NULL. Close it with `rocksdb_optimistictransactiondb_close`.
+rocksdb_optimistictransactiondb_t *lsm_sieve_optimistictransactiondb_open_column_families(const rocksdb_options_t *options,
+                                                                                          const rocksdb_optimistictransactiondb_options_t *transactions,
+                                                                                          const lsm_sieve_options_t *settings,
+                                                                                          const char *path,
+                                                                                          int n,
+                                                                                          const char *const *names,
+                                                                                          const rocksdb_options_t *const *cf_options,
+                                                                                          rocksdb_column_family_handle_t **handles,
+                                                                                          char **errptr);
+
 // Opens a database by whatever means: `opener` gets copies of the options that have hooks, and opens
-// RocksDB with them. `access` says for what. Transactions and a time to live do not work this way.
+// RocksDB with them. `access` says for what. Transactions do not work this way.
 rocksdb_t *lsm_sieve_open_by(lsm_sieve_opener_t opener,
                              void *context,
                              uint32_t access,

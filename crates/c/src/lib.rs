@@ -22,6 +22,8 @@
 mod call;
 mod environment;
 mod filters;
+/// cbindgen:ignore
+mod kind;
 mod open;
 /// cbindgen:ignore
 mod rocksdb;

@@ -4,12 +4,17 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
-use librocksdb_sys::{rocksdb_column_family_handle_t, rocksdb_options_t, rocksdb_t};
+use librocksdb_sys::{
+    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_options_t,
+    rocksdb_optimistictransactiondb_t, rocksdb_options_t, rocksdb_t,
+    rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
+};
 use lsm_sieve::raw_options;
 use lsm_sieve::rocksdb::Options;
 use lsm_sieve::{Builder, OpenError, RawDb, SieveDb, SieveOptions};
 
 use crate::call::{answer, array, invalid, is_null, path, take_text, text};
+use crate::kind::{Kind, locking, optimistic, plain};
 use crate::settings::lsm_sieve_options_t;
 use lsm_sieve_support::fault::fault;
 
@@ -82,24 +87,23 @@ impl From<Failure> for String {
     }
 }
 
-/// Opens a database through `engine`, with the settings that the caller may have given, and stores
-/// its handles.
+/// [`open_as`] with the settings that the caller may have given.
 ///
 /// # Safety
 /// As [`open_as`].
-unsafe fn open(
-    called: (u32, *const c_char),
+unsafe fn open<D>(
+    called: (Kind<D>, *const c_char),
     options: *const rocksdb_options_t,
     settings: *const lsm_sieve_options_t,
     cfs: Cfs,
     handles: *mut *mut rocksdb_column_family_handle_t,
     engine: impl FnOnce(&mut Call) -> *mut rocksdb_t,
-) -> Result<*mut rocksdb_t, String> {
+) -> Result<*mut D, String> {
     // SAFETY: promised by the caller.
     let settings = unsafe { settings.as_ref() };
     let filters = settings.map_or_else(SieveOptions::default, |settings| settings.0.clone());
     // SAFETY: as above.
-    unsafe { open_as(called, options, &filters, cfs, handles, engine, Ok) }.map_err(String::from)
+    unsafe { open_as(called, options, filters, cfs, handles, engine) }.map_err(String::from)
 }
 
 /// Opens a database through `engine`, with filters, makes of it what the caller wants, and stores its
@@ -109,14 +113,20 @@ unsafe fn open(
 /// All pointers are null or what the header says. What the options borrow outlives the database.
 /// `engine` opens the database at the path with the options and the access that it is given.
 pub(crate) unsafe fn open_as<D>(
-    (access, path): (u32, *const c_char),
+    (kind, path): (Kind<D>, *const c_char),
     options: *const rocksdb_options_t,
-    filters: &SieveOptions,
+    filters: SieveOptions,
     cfs: Cfs,
     handles: *mut *mut rocksdb_column_family_handle_t,
     engine: impl FnOnce(&mut Call) -> *mut rocksdb_t,
-    made: impl FnOnce(Raw<rocksdb_t>) -> Result<Raw<D>, Failure>,
 ) -> Result<*mut D, Failure> {
+    if let Some(reason) = kind.refusal {
+        return Err(Failure::Filters(reason));
+    }
+    let filters = match kind.isolation {
+        Some(isolation) => filters.transactions(isolation),
+        None => filters,
+    };
     // SAFETY: promised by the caller, as for all that follows.
     let path = unsafe { self::path(path, "path") }?;
     // SAFETY: as above.
@@ -132,8 +142,8 @@ pub(crate) unsafe fn open_as<D>(
         let copy = unsafe { copied(of_cf, "options object of a column family") }?;
         copies.push((name, copy));
     }
-    let builder = SieveDb::builder(path).options(&options).filters(filters);
-    let builder = with_access(builder, access)?.cfs_with_opts(copies);
+    let builder = SieveDb::builder(path).options(&options).filters(&filters);
+    let builder = with_access(builder, kind.access)?.cfs_with_opts(copies);
     let opened = builder.open_raw(|options, hooked| {
         let of_cf = |(name, _): &Cf<'_>| {
             let (_, options) = hooked.iter().find(|(hooked, _)| hooked == name)?;
@@ -159,10 +169,24 @@ pub(crate) unsafe fn open_as<D>(
         }
         Ok(db)
     });
-    let (db, opened) = made(opened.map_err(Failure::from)?.into_raw())?;
+    let (db, opened) = (kind.made)(opened.map_err(Failure::from)?.into_raw())?;
     // SAFETY: the array has a place for each column family.
     unsafe { ptr::copy_nonoverlapping(opened.as_ptr(), handles, opened.len()) };
     Ok(db.as_ptr())
+}
+
+/// `rocksdb_open_column_families` of what the caller names.
+fn by_rocksdb(
+    (path, n, names): (*const c_char, c_int, *const *const c_char),
+) -> impl FnOnce(&mut Call) -> *mut rocksdb_t {
+    move |call| {
+        let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
+        let (options, error) = (call.options, &raw mut call.error);
+        // SAFETY: the arrays were checked, and have `n` elements.
+        unsafe {
+            sys::rocksdb_open_column_families(options, path, n, names, of_cfs, handles, error)
+        }
+    }
 }
 
 fn with_access(builder: Builder, access: u32) -> Result<Builder, String> {
@@ -269,25 +293,12 @@ pub unsafe extern "C" fn lsm_sieve_open_column_families(
     handles: *mut *mut rocksdb_column_family_handle_t,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
-    let engine = |call: &mut Call| {
-        let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
-        let (options, error) = (call.options, &raw mut call.error);
-        // SAFETY: by contract; the arrays have `n` elements.
-        unsafe {
-            sys::rocksdb_open_column_families(options, path, n, names, of_cfs, handles, error)
-        }
-    };
+    let engine = by_rocksdb((path, n, names));
     // SAFETY: by contract.
     answer(errptr, ptr::null_mut(), || unsafe {
         let cfs = (n, names, cf_options);
-        open(
-            (LSM_SIEVE_WRITE, path),
-            options,
-            settings,
-            cfs,
-            handles,
-            engine,
-        )
+        let kind = plain(LSM_SIEVE_WRITE);
+        open((kind, path), options, settings, cfs, handles, engine)
     })
 }
 
@@ -318,14 +329,8 @@ pub unsafe extern "C" fn lsm_sieve_open_for_read_only_column_families(
     // SAFETY: by contract.
     answer(errptr, ptr::null_mut(), || unsafe {
         let cfs = (n, names, cf_options);
-        open(
-            (LSM_SIEVE_READ_ONLY, path),
-            options,
-            settings,
-            cfs,
-            handles,
-            engine,
-        )
+        let kind = plain(LSM_SIEVE_READ_ONLY);
+        open((kind, path), options, settings, cfs, handles, engine)
     })
 }
 
@@ -362,14 +367,91 @@ pub unsafe extern "C" fn lsm_sieve_open_as_secondary_column_families(
     answer(errptr, ptr::null_mut(), || {
         // SAFETY: by contract it is null or a C string.
         unsafe { self::path(secondary_path, "path of the secondary") }?;
-        let (access, cfs) = (LSM_SIEVE_SECONDARY, (n, names, cf_options));
+        let (kind, cfs) = (plain(LSM_SIEVE_SECONDARY), (n, names, cf_options));
         // SAFETY: by contract.
-        unsafe { open((access, path), options, settings, cfs, handles, engine) }
+        unsafe { open((kind, path), options, settings, cfs, handles, engine) }
+    })
+}
+
+/// `rocksdb_open_column_families_with_ttl` with filters. Expired entries count as keys until RocksDB
+/// drops them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_open_column_families_with_ttl(
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    ttls: *const c_int,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    let engine = |call: &mut Call| {
+        let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
+        let (options, error) = (call.options, &raw mut call.error);
+        // SAFETY: by contract; the arrays have `n` elements.
+        unsafe {
+            sys::rocksdb_open_column_families_with_ttl(
+                options, path, n, names, of_cfs, handles, ttls, error,
+            )
+        }
+    };
+    answer(errptr, ptr::null_mut(), || {
+        // SAFETY: by contract.
+        unsafe { array(ttls, n, "array of times to live") }?;
+        let (kind, cfs) = (plain(LSM_SIEVE_WRITE), (n, names, cf_options));
+        // SAFETY: by contract.
+        unsafe { open((kind, path), options, settings, cfs, handles, engine) }
+    })
+}
+
+/// `rocksdb_transactiondb_open_column_families` with filters. Close it with
+/// `rocksdb_transactiondb_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_transactiondb_open_column_families(
+    options: *const rocksdb_options_t,
+    transactions: *const rocksdb_transactiondb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_transactiondb_t {
+    let (called, cfs) = ((locking(transactions), path), (n, names, cf_options));
+    let engine = by_rocksdb((path, n, names));
+    // SAFETY: by contract.
+    answer(errptr, ptr::null_mut(), || unsafe {
+        open(called, options, settings, cfs, handles, engine)
+    })
+}
+
+/// `rocksdb_optimistictransactiondb_open_column_families` with filters. The options of transactions
+/// may be NULL. Close it with `rocksdb_optimistictransactiondb_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_optimistictransactiondb_open_column_families(
+    options: *const rocksdb_options_t,
+    transactions: *const rocksdb_optimistictransactiondb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_optimistictransactiondb_t {
+    let (called, cfs) = ((optimistic(transactions), path), (n, names, cf_options));
+    let engine = by_rocksdb((path, n, names));
+    // SAFETY: by contract.
+    answer(errptr, ptr::null_mut(), || unsafe {
+        open(called, options, settings, cfs, handles, engine)
     })
 }
 
 /// Opens a database by whatever means: `opener` gets copies of the options that have hooks, and opens
-/// RocksDB with them. `access` says for what. Transactions and a time to live do not work this way.
+/// RocksDB with them. `access` says for what. Transactions do not work this way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsm_sieve_open_by(
     opener: lsm_sieve_opener_t,
@@ -384,6 +466,55 @@ pub unsafe extern "C" fn lsm_sieve_open_by(
     handles: *mut *mut rocksdb_column_family_handle_t,
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
+    let (called, cfs) = ((plain(access), path), (n, names, cf_options));
+    let opener = (opener, context);
+    // SAFETY: by contract.
+    unsafe { open_by(opener, called, options, settings, cfs, handles, errptr) }
+}
+
+/// Declares openers as [`lsm_sieve_open_by`] for the C++ functions of `open.cc`.
+macro_rules! for_cpp {
+    ($($name:ident($transactions:ty) -> $db:ty = $kind:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            opener: lsm_sieve_opener_t,
+            context: *mut c_void,
+            transactions: *const $transactions,
+            options: *const rocksdb_options_t,
+            settings: *const lsm_sieve_options_t,
+            path: *const c_char,
+            n: c_int,
+            names: *const *const c_char,
+            cf_options: *const *const rocksdb_options_t,
+            handles: *mut *mut rocksdb_column_family_handle_t,
+            errptr: *mut *mut c_char,
+        ) -> *mut $db {
+            let (called, cfs) = (($kind(transactions), path), (n, names, cf_options));
+            let opener = (opener, context);
+            // SAFETY: by contract.
+            unsafe { open_by(opener, called, options, settings, cfs, handles, errptr) }
+        }
+    )*};
+}
+
+for_cpp! {
+    lsm_sieve_transactiondb_open_by(rocksdb_transactiondb_options_t) -> rocksdb_transactiondb_t
+        = locking;
+    lsm_sieve_optimistictransactiondb_open_by(rocksdb_optimistictransactiondb_options_t)
+        -> rocksdb_optimistictransactiondb_t = optimistic;
+}
+
+/// # Safety
+/// As [`open_as`].
+unsafe fn open_by<D>(
+    (opener, context): (lsm_sieve_opener_t, *mut c_void),
+    called: (Kind<D>, *const c_char),
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    cfs: Cfs,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut D {
     answer(errptr, ptr::null_mut(), || {
         let opener = opener.ok_or_else(|| is_null("opener"))?;
         let engine = |call: &mut Call| {
@@ -391,8 +522,7 @@ pub unsafe extern "C" fn lsm_sieve_open_by(
             // SAFETY: by contract.
             unsafe { opener(context, call.options, of_cfs, handles, &raw mut call.error) }
         };
-        let cfs = (n, names, cf_options);
         // SAFETY: by contract.
-        unsafe { open((access, path), options, settings, cfs, handles, engine) }
+        unsafe { open(called, options, settings, cfs, handles, engine) }
     })
 }

@@ -12,24 +12,22 @@
 //! What cannot have filters is opened without, by RocksDB alone, and its log says so. Only a variable
 //! of the environment that is wrong, and RocksDB's own error, fail an open.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
+use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::fs;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use librocksdb_sys as sys;
 use librocksdb_sys::{
-    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_options_t,
-    rocksdb_optimistictransactiondb_t, rocksdb_options_t, rocksdb_t,
-    rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
+    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_t, rocksdb_options_t,
+    rocksdb_t, rocksdb_transactiondb_t,
 };
-use lsm_sieve::rocksdb::TransactionDBOptions;
-use lsm_sieve::{Isolation, RawDb, SieveOptions};
-use lsm_sieve_support::fault::fault;
+use lsm_sieve::SieveOptions;
 
-use crate::call::{self, answer, take_text};
+use crate::call::{self, answer, invalid, take_text};
 use crate::environment;
+use crate::kind::{Kind, Locks, Optimism, locking, optimistic, plain};
 use crate::open::{
-    Call, Failure, LSM_SIEVE_READ_ONLY, LSM_SIEVE_SECONDARY, LSM_SIEVE_WRITE, Raw, open_as,
+    Call, Failure, LSM_SIEVE_READ_ONLY, LSM_SIEVE_SECONDARY, LSM_SIEVE_WRITE, open_as,
 };
 
 type Options = *const rocksdb_options_t;
@@ -37,8 +35,6 @@ type Text = *const c_char;
 type Names = *const *const c_char;
 type CfOptions = *const *const rocksdb_options_t;
 type Handles = *mut *mut rocksdb_column_family_handle_t;
-type Locks = *const rocksdb_transactiondb_options_t;
-type Optimism = *const rocksdb_optimistictransactiondb_options_t;
 
 /// Declares opens. `rocksdb_open_x(ARGUMENTS) -> DATABASE` has RocksDB's arguments but for the last,
 /// the error. After `=` come its column families, its kind, and the function that opens it with hooks
@@ -175,79 +171,11 @@ enum CfsOf {
 }
 use CfsOf::{Named, One};
 
-/// What a database is opened for, and what becomes of it when it has its filters.
-struct Kind<D> {
-    access: u32,
-    isolation: Option<Isolation>,
-    /// Why it has no filters, whatever its options.
-    refusal: Option<String>,
-    made: Made<D>,
-}
-
-/// Makes what the caller gets of a database that has its filters.
-type Made<D> = Box<dyn FnOnce(Raw<rocksdb_t>) -> Result<Raw<D>, Failure>>;
-
-fn plain(access: u32) -> Kind<rocksdb_t> {
-    Kind {
-        access,
-        isolation: None,
-        refusal: None,
-        made: Box::new(Ok),
-    }
-}
-
 fn trimming() -> Kind<rocksdb_t> {
     let reason = "what trims the history of user-defined timestamps has no filters";
     Kind {
-        refusal: Some(reason.to_owned()),
+        refusal: Some(invalid(reason)),
         ..plain(LSM_SIEVE_WRITE)
-    }
-}
-
-fn locking(options: Locks) -> Kind<rocksdb_transactiondb_t> {
-    let made = move |(db, cfs): Raw<rocksdb_t>| {
-        // SAFETY: the database is open.
-        let mut has_prepared = unsafe { lsm_sieve_has_prepared(db.as_ptr()) };
-        fault!(PreparedFiltered, has_prepared = false);
-        if has_prepared {
-            // SAFETY: just opened, and used no more.
-            drop(unsafe { RawDb::new(db, cfs) });
-            let reason = "transactions were prepared, and neither committed nor rolled back";
-            return Err(Failure::Filters(reason.to_owned()));
-        }
-        let mut error = ptr::null_mut();
-        let (all, n) = (cfs.as_ptr(), cfs.len());
-        // SAFETY: the options are the caller's; it takes over the database, on an error with all handles.
-        let made = unsafe { lsm_sieve_with_locks(db.as_ptr(), options, all, n, &raw mut error) };
-        match NonNull::new(made) {
-            Some(made) => Ok((made, cfs)),
-            // SAFETY: just stored.
-            None => Err(Failure::Engine(unsafe { take_text(error) })),
-        }
-    };
-    // SAFETY: the options are the caller's.
-    let refusal = unsafe { lsm_sieve_locks_refusal(options) };
-    // SAFETY: null, or a text that ends with 0 and stays.
-    let refusal = (!refusal.is_null()).then(|| unsafe { CStr::from_ptr(refusal) });
-    Kind {
-        access: LSM_SIEVE_WRITE,
-        isolation: Some(Isolation::locks(TransactionDBOptions::default())),
-        refusal: refusal.map(|reason| reason.to_string_lossy().into_owned()),
-        made: Box::new(made),
-    }
-}
-
-fn optimistic(options: Optimism) -> Kind<rocksdb_optimistictransactiondb_t> {
-    let made = move |(db, cfs): Raw<rocksdb_t>| {
-        // SAFETY: the options are the caller's, or null; it takes over the database.
-        let made = unsafe { lsm_sieve_with_optimism(db.as_ptr(), options) };
-        Ok((NonNull::new(made).expect("it returns no null"), cfs))
-    };
-    Kind {
-        access: LSM_SIEVE_WRITE,
-        isolation: Some(Isolation::Optimistic),
-        refusal: None,
-        made: Box::new(made),
     }
 }
 
@@ -293,13 +221,6 @@ unsafe fn open_with_filters<D>(
     filters: SieveOptions,
     hooked: impl FnOnce(&mut Call, c_int, Names) -> *mut rocksdb_t,
 ) -> Result<*mut D, Failure> {
-    if let Some(reason) = kind.refusal {
-        return Err(Failure::Filters(reason));
-    }
-    let filters = match kind.isolation {
-        Some(isolation) => filters.transactions(isolation),
-        None => filters,
-    };
     let name = c"default".as_ptr();
     let mut unwanted = ptr::null_mut();
     let (n, names, of_cfs, handles) = match cfs {
@@ -308,9 +229,8 @@ unsafe fn open_with_filters<D>(
     };
     let engine = |call: &mut Call| hooked(call, n, names);
     let cfs = (n, names, of_cfs);
-    let path = (kind.access, path);
     // SAFETY: promised by the caller.
-    let db = unsafe { open_as(path, options, &filters, cfs, handles, engine, kind.made) }?;
+    let db = unsafe { open_as((kind, path), options, filters, cfs, handles, engine) }?;
     if !unwanted.is_null() {
         // SAFETY: the open has stored it, and nobody else has it.
         unsafe { sys::rocksdb_column_family_handle_destroy(unwanted) };
@@ -373,18 +293,5 @@ impl Database for rocksdb_optimistictransactiondb_t {
 
 // transactions.cc
 unsafe extern "C" {
-    fn lsm_sieve_locks_refusal(options: Locks) -> *const c_char;
-    fn lsm_sieve_has_prepared(db: *mut rocksdb_t) -> bool;
-    fn lsm_sieve_with_locks(
-        db: *mut rocksdb_t,
-        options: Locks,
-        cfs: *const *mut rocksdb_column_family_handle_t,
-        n: usize,
-        errptr: *mut *mut c_char,
-    ) -> *mut rocksdb_transactiondb_t;
-    fn lsm_sieve_with_optimism(
-        db: *mut rocksdb_t,
-        options: Optimism,
-    ) -> *mut rocksdb_optimistictransactiondb_t;
     fn lsm_sieve_warn(db: *mut rocksdb_t, text: *const c_char);
 }

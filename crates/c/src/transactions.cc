@@ -23,10 +23,6 @@
 #include "sieve.h"
 #include "transactions.h"
 
-struct rocksdb_optimistictransactiondb_options_t {
-  ROCKSDB_NAMESPACE::OptimisticTransactionDBOptions rep;
-};
-
 namespace lsm_sieve {
 namespace {
 
@@ -39,22 +35,91 @@ class Filtered final : public Base {
   explicit Filtered(const Sieve& sieve, Arguments&&... arguments)
       : Base(std::forward<Arguments>(arguments)...), sieve_(sieve) {}
 
+  Status GetEntity(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                   PinnableWideColumns* columns) override {
+    const auto read = [&] {
+      const ExactRead exact;
+      return Base::GetEntity(options, cf, key, columns);
+    };
+    if (columns == nullptr || !IsPlain(options, cf, Env::IOActivity::kGetEntity)) return read();
+    return Read(cf, key, columns, read);
+  }
+  // RocksDB's own, but for the read.
+  Status GetEntityForUpdate(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                            PinnableWideColumns* columns, bool exclusive, bool validates) override {
+    if (cf == nullptr || (!validates && options.snapshot != nullptr)) {
+      return Base::GetEntityForUpdate(options, cf, key, columns, exclusive, validates);
+    }
+    const auto lock = [&] {
+      return this->TryLock(cf, key, /* read_only */ true, exclusive, validates);
+    };
+    FAULT(EntityReadBeforeLock, const Status found = GetEntity(options, cf, key, columns);
+          const Status late = lock(); return late.ok() ? found : late);
+    const Status locked = lock();
+    return locked.ok() ? GetEntity(options, cf, key, columns) : locked;
+  }
+
+  using Base::MultiGet;
+  void MultiGet(const ReadOptions& options, ColumnFamilyHandle* cf, const size_t count,
+                const Slice* keys, PinnableSlice* values, Status* statuses,
+                const bool sorted) override {
+    const auto read = [&](size_t n, ColumnFamilyHandle**, const Slice* keys, PinnableSlice* values,
+                          std::string*, Status* statuses) {
+      Base::MultiGet(options, cf, n, keys, values, statuses, sorted);
+    };
+    ReadMany(IsPlain(options, cf, Env::IOActivity::kMultiGet), cf, count, keys, values, statuses,
+             read);
+  }
+  void MultiGetEntity(const ReadOptions& options, ColumnFamilyHandle* cf, size_t count,
+                      const Slice* keys, PinnableWideColumns* columns, Status* statuses,
+                      bool sorted) override {
+    const auto read = [&](size_t n, ColumnFamilyHandle**, const Slice* keys,
+                          PinnableWideColumns* columns, std::string*, Status* statuses) {
+      Base::MultiGetEntity(options, cf, n, keys, columns, statuses, sorted);
+    };
+    const bool is_plain = keys != nullptr && columns != nullptr &&
+                          IsPlain(options, cf, Env::IOActivity::kMultiGetEntity);
+    ReadMany(is_plain, cf, count, keys, columns, statuses, read);
+  }
+
  protected:
   using Base::GetImpl;
+  // RocksDB has checked the activity.
   Status GetImpl(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
                  PinnableSlice* value) override {
     const auto read = [&] {
       const ExactRead exact;
       return Base::GetImpl(options, cf, key, value);
     };
-    if (cf == nullptr || options.timestamp != nullptr ||
-        HasWritten(this->GetWriteBatch(), cf, key)) {
-      return read();
-    }
-    return sieve_.Read(cf, key, read, [&] { value->Reset(); });
+    if (!IsPlain(options, cf, options.io_activity)) return read();
+    return Read(cf, key, value, read);
   }
 
  private:
+  // Whether RocksDB itself would not refuse the read.
+  static bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf,
+                      Env::IOActivity activity) {
+    return cf != nullptr && options.timestamp == nullptr &&
+           (options.io_activity == Env::IOActivity::kUnknown || options.io_activity == activity);
+  }
+
+  template <typename Value, typename Engine>
+  Status Read(ColumnFamilyHandle* cf, const Slice& key, Value* value, const Engine& read) {
+    if (HasWritten(this->GetWriteBatch(), cf, key)) return read();
+    return sieve_.Read(cf, key, read, [&] { value->Reset(); });
+  }
+
+  // Keys that the transaction has written are read with those that pass the filters.
+  template <typename Value, typename Engine>
+  void ReadMany(bool is_plain, ColumnFamilyHandle* cf, size_t count, const Slice* keys,
+                Value* values, Status* statuses, const Engine& read) {
+    if (!is_plain || count == 0) return read(count, nullptr, keys, values, nullptr, statuses);
+    std::vector<ColumnFamilyHandle*> cfs(count, cf);
+    sieve_.ReadMany(count, cfs.data(), keys, values, nullptr, statuses, read, [&](size_t i) {
+      return HasWritten(this->GetWriteBatch(), cf, keys[i]);
+    });
+  }
+
   const Sieve& sieve_;
 };
 

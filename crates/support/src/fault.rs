@@ -392,6 +392,8 @@ faults! {
     AbsentKeyNotWatched => "transactions::",
     /// Each read for update takes an exclusive lock.
     ExclusiveIgnored => "transactions::locks::",
+    /// A transaction reads an entity for update before it locks or watches its key.
+    EntityReadBeforeLock => "doors::histories",
     /// A commit in two phases may bypass the memtable, and so the filters.
     CommitPassesMemtables => "instead::",
     /// Transactions that write what is not committed are begun over filters.

@@ -107,6 +107,8 @@ struct BatchedRead {
 class Sieve {
  public:
   static constexpr uint32_t kAllCfs = UINT32_MAX;
+  // Of a column family that no filters know.
+  static constexpr uint32_t kNoCf = UINT32_MAX;
 
   Sieve(rust::Sieve* raw, const Hooks* hooks) : raw_(raw), hooks_(hooks) {}
 
@@ -142,13 +144,16 @@ class Sieve {
   }
 
   // Reads the values of several keys, all of one moment. `read` reads from the engine the keys that
-  // the Rust side selects: those that pass the filters, or all.
-  template <typename Value, typename Engine>
-  void ReadMany(size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
-                std::string* timestamps, Status* statuses, const Engine& read) const {
+  // the Rust side selects: those that pass the filters, or all. It reads each for which `is_read` says
+  // so, of its index.
+  template <typename Value, typename Engine, typename IsRead = bool (*)(size_t)>
+  void ReadMany(
+      size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
+      std::string* timestamps, Status* statuses, const Engine& read,
+      const IsRead& is_read = [](size_t) { return false; }) const {
     using Call = BatchedRead<Value, Engine>;
     std::vector<uint32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = cfs[i]->GetID();
+    for (size_t i = 0; i < count; ++i) ids[i] = is_read(i) ? kNoCf : cfs[i]->GetID();
     Call call{read, count, cfs, keys, values, timestamps, statuses, std::vector<bool>(count)};
     const bool answered = hooks_->sieve_read_many(
         raw_, count, ids.data(), keys, &call,

@@ -18,6 +18,9 @@ struct rocksdb_transactiondb_options_t {
 struct rocksdb_transactiondb_t {
   ROCKSDB_NAMESPACE::TransactionDB* rep;
 };
+struct rocksdb_optimistictransactiondb_options_t {
+  ROCKSDB_NAMESPACE::OptimisticTransactionDBOptions rep;
+};
 struct rocksdb_optimistictransactiondb_t {
   ROCKSDB_NAMESPACE::OptimisticTransactionDB* rep;
 };
