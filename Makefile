@@ -24,7 +24,8 @@
 #   make fuzz        each fuzz target for SECONDS
 #   make interleave  all interleavings up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
 #   make miri        undefined behaviour, on three targets; SEEDS for the concurrent tests
-#   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
+#   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB;
+#                    =threads and =races under ThreadSanitizer
 #   make valgrind    short tests over RocksDB under memcheck
 #   make mutants     mutation tests of the code that could lose reads; MUTANTS=engine over RocksDB
 #   make faults      injects each fault of crates/support/src/fault.rs; its tests must fail
