@@ -17,10 +17,11 @@ use std::fs;
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
+#[cfg(not(rocksdb_10))]
+use librocksdb_sys::rocksdb_optimistictransactiondb_options_t;
 use librocksdb_sys::{
-    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_options_t,
-    rocksdb_optimistictransactiondb_t, rocksdb_options_t, rocksdb_t,
-    rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
+    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_t, rocksdb_options_t,
+    rocksdb_t, rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
 };
 use lsm_sieve::rocksdb::TransactionDBOptions;
 use lsm_sieve::{Isolation, RawDb, SieveOptions};
@@ -39,6 +40,10 @@ type CfOptions = *const *const rocksdb_options_t;
 type Handles = *mut *mut rocksdb_column_family_handle_t;
 type Locks = *const rocksdb_transactiondb_options_t;
 type Optimism = *const rocksdb_optimistictransactiondb_options_t;
+
+/// The C interface of RocksDB 10 has none.
+#[cfg(rocksdb_10)]
+enum rocksdb_optimistictransactiondb_options_t {}
 
 /// Declares opens. `rocksdb_open_x(ARGUMENTS) -> DATABASE` has RocksDB's arguments but for the last,
 /// the error. After `=` come its column families, its kind, and the function that opens it with hooks
@@ -132,6 +137,10 @@ in_place_of! {
         options: Options, path: Text, n: c_int, names: Names, of_cfs: CfOptions, cfs: Handles
     ) -> rocksdb_optimistictransactiondb_t
         = Named(n, names, of_cfs, cfs), optimistic(ptr::null()), rocksdb_open_column_families(path;);
+}
+
+#[cfg(not(rocksdb_10))]
+in_place_of! {
     rocksdb_optimistictransactiondb_open_with_otxn_db_options(
         options: Options, optimism: Optimism, path: Text
     ) -> rocksdb_optimistictransactiondb_t
