@@ -11,6 +11,7 @@ fn main() {
         Path::new("../../src/hooks/shim/shim.h"),
         Path::new("../../src/hooks/shim/sieve.h"),
         Path::new("../../src/hooks/shim/transactions.h"),
+        Path::new("../../src/hooks/shim/versions.h"),
         Path::new("include/lsm_sieve.h"),
         Path::new("include/lsm_sieve.hpp"),
     ];

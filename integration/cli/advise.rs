@@ -16,7 +16,7 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::runner::{is_refused, json, run};
+use crate::runner::{ends_with_one_line, is_refused, json, run, text};
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -226,6 +226,29 @@ fn front_advice_counts_the_filters_above_the_last_level() {
     assert!(
         (23.0..25.0).contains(&bits_per_key(&leveled, "speed_bytes")),
         "{leveled}"
+    );
+}
+
+/// RocksDB calls the SSTs of a newer one corrupt. Nobody must be told to repair them.
+#[test]
+fn ssts_of_a_newer_rocksdb_are_not_called_damaged() {
+    let home = tempfile::tempdir().unwrap();
+    drop(counting(home.path(), &mut Options::default()));
+    let files = std::fs::read_dir(home.path()).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    for sst in files.filter(|path| path.extension().is_some_and(|of| of == "sst")) {
+        let mut bytes = std::fs::read(&sst).unwrap();
+        // The version of the format is before the magic number, which ends the file.
+        let version = bytes.len() - 12;
+        bytes[version] += 1;
+        std::fs::write(&sst, bytes).unwrap();
+    }
+    let output = run(["advise", "front", home.path().to_str().unwrap()]);
+    ends_with_one_line(&output, 2, "SSTs of a newer format");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("a newer RocksDB") && !said.contains("repair"),
+        "{said}"
     );
 }
 

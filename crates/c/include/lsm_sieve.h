@@ -15,6 +15,9 @@
 #include <stdint.h>
 #include "rocksdb/c.h"
 
+// RocksDB 10 declares no such type.
+typedef struct rocksdb_optimistictransactiondb_options_t rocksdb_optimistictransactiondb_options_t;
+
 // What `lsm_sieve_open_by` opens a database for: reading and writing,
 #define LSM_SIEVE_WRITE 0
 

@@ -5,9 +5,8 @@ use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};
 
 use librocksdb_sys::{
-    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_options_t,
-    rocksdb_optimistictransactiondb_t, rocksdb_t, rocksdb_transactiondb_options_t,
-    rocksdb_transactiondb_t,
+    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_t, rocksdb_t,
+    rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
 };
 use lsm_sieve::rocksdb::TransactionDBOptions;
 use lsm_sieve::{Isolation, RawDb};
@@ -15,6 +14,19 @@ use lsm_sieve_support::fault::fault;
 
 use crate::call::{invalid, is_null, take_text};
 use crate::open::{Failure, LSM_SIEVE_WRITE, Raw};
+
+#[cfg(not(rocksdb_10))]
+pub use librocksdb_sys::rocksdb_optimistictransactiondb_options_t;
+
+/// The C interface of RocksDB 10 has none.
+///
+/// cbindgen:ignore
+#[cfg(rocksdb_10)]
+#[expect(
+    non_camel_case_types,
+    reason = "as in the C interface of later versions"
+)]
+pub enum rocksdb_optimistictransactiondb_options_t {}
 
 pub(crate) type Locks = *const rocksdb_transactiondb_options_t;
 pub(crate) type Optimism = *const rocksdb_optimistictransactiondb_options_t;

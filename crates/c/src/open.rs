@@ -5,16 +5,15 @@ use std::ptr::{self, NonNull};
 
 use librocksdb_sys as sys;
 use librocksdb_sys::{
-    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_options_t,
-    rocksdb_optimistictransactiondb_t, rocksdb_options_t, rocksdb_t,
-    rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
+    rocksdb_column_family_handle_t, rocksdb_optimistictransactiondb_t, rocksdb_options_t,
+    rocksdb_t, rocksdb_transactiondb_options_t, rocksdb_transactiondb_t,
 };
 use lsm_sieve::raw_options;
 use lsm_sieve::rocksdb::Options;
 use lsm_sieve::{Builder, OpenError, RawDb, SieveDb, SieveOptions};
 
 use crate::call::{answer, array, invalid, is_null, path, take_text, text};
-use crate::kind::{Kind, locking, optimistic, plain};
+use crate::kind::{Kind, locking, optimistic, plain, rocksdb_optimistictransactiondb_options_t};
 use crate::settings::lsm_sieve_options_t;
 use lsm_sieve_support::fault::fault;
 

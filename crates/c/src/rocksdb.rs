@@ -128,6 +128,10 @@ in_place_of! {
         options: Options, path: Text, n: c_int, names: Names, of_cfs: CfOptions, cfs: Handles
     ) -> rocksdb_optimistictransactiondb_t
         = Named(n, names, of_cfs, cfs), optimistic(ptr::null()), rocksdb_open_column_families(path;);
+}
+
+#[cfg(not(rocksdb_10))]
+in_place_of! {
     rocksdb_optimistictransactiondb_open_with_otxn_db_options(
         options: Options, optimism: Optimism, path: Text
     ) -> rocksdb_optimistictransactiondb_t

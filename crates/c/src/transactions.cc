@@ -22,6 +22,7 @@
 
 #include "sieve.h"
 #include "transactions.h"
+#include "versions.h"
 
 namespace lsm_sieve {
 namespace {
@@ -126,7 +127,7 @@ class Filtered final : public Base {
 class OptimisticDB final : public OptimisticTransactionDBImpl {
  public:
   OptimisticDB(std::unique_ptr<DB> filtered, const OptimisticTransactionDBOptions& options)
-      : OptimisticTransactionDBImpl(std::move(filtered), options),
+      : OptimisticTransactionDBImpl(ToOwner(std::move(filtered)), options),
         sieve_(SieveOf(GetBaseDB())),
         begins_(BeginsOn(GetRootDB(), options)) {}
 

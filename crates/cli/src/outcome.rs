@@ -136,6 +136,11 @@ fn remedy(text: &str) -> &'static str {
             "Can't access ",
             "; restore the file; if the files of the database are in several folders, open it through the library",
         ),
+        // RocksDB calls it a corruption too, and a repair would throw the SST away.
+        (
+            "unsupported format_version",
+            "; a newer RocksDB may have written it, then nothing is damaged: this command has RocksDB 11.8.1",
+        ),
         (
             "Corruption: ",
             "; restore the database from a backup, or try RocksDB's `ldb repair`",

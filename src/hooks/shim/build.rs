@@ -31,9 +31,6 @@ pub(crate) fn compile(
     println!("cargo:rerun-if-env-changed={DOCS_RS}");
     println!("cargo:rerun-if-env-changed={SHIM_ALONE}");
     println!("cargo:rerun-if-env-changed={PLUGIN}");
-    if env::var_os(PLUGIN).is_some() {
-        return;
-    }
     let is_linked = env::var_os(DOCS_RS).is_none();
     if !is_linked && env::var_os(SHIM_ALONE).is_none() {
         return;
@@ -47,6 +44,13 @@ pub(crate) fn compile(
     };
     let rocksdb = sys.join("rocksdb");
     let is_old = major_version(&rocksdb) < 11;
+    // Its C interface lacks functions.
+    if is_old {
+        println!("cargo::rustc-cfg=rocksdb_10");
+    }
+    if env::var_os(PLUGIN).is_some() {
+        return;
+    }
     let mut build = settings(&sys, is_old);
     build
         .files(sources)
@@ -55,10 +59,6 @@ pub(crate) fn compile(
         prove(&build);
     }
     build.compile(library);
-    // Its C interface lacks what some tests need.
-    if is_old {
-        println!("cargo::rustc-cfg=rocksdb_10");
-    }
 }
 
 /// The compiler's settings for RocksDB's headers.

@@ -1,0 +1,1 @@
+../../../../crates/c/build.rs
