@@ -162,6 +162,13 @@ fn summary_counts_as_stored_until_keys_or_segments_come() {
     note();
     cover(&[2]);
     assert_eq!(are(), (true, true));
+    let summary_now = cf_filter.view().summary;
+    cf_filter.mark_covered(&summary_now, Some(SegmentId::from_bytes([2; 16])));
+    assert_eq!(are(), (true, true), "it was covered");
+    cf_filter.mark_covered(&summary_now, Some(SegmentId::from_bytes([3; 16])));
+    assert_eq!(are(), (false, true));
+    note();
+    assert_eq!(are(), (true, true));
     assert!(publish_complete(cf_filter, summary(&store)));
     assert_eq!(are(), (false, false));
 }

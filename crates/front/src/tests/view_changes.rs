@@ -227,6 +227,19 @@ fn batch_is_asked_again_when_the_filter_of_an_uncovered_segment_goes() {
     assert!(!scene.denies(DENIED) && scene.cf_filter().lookups().edition() == before);
 }
 
+/// None was denied, so no two answers can be of different moments.
+#[test]
+fn batch_of_which_no_key_was_denied_is_asked_once() {
+    let scene = Scene::new();
+    let asked = Cell::new(0);
+    let answers = multi_get(scene.cf_filter(), &[THERE, THERE], |keys| {
+        asked.set(asked.get() + 1);
+        scene.publish(scene.summary_of(&[THERE]), Coverage::Complete);
+        scene.found(keys)
+    });
+    assert_eq!((answers.len(), asked.get()), (2, 1));
+}
+
 /// A key that does something when it is looked at.
 struct Watched<'a>(&'static [u8], &'a dyn Fn());
 
