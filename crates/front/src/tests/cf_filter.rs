@@ -8,7 +8,7 @@ use std::thread;
 use super::memory_lsm::{Store, Stored};
 use crate::audit::Distrust as _;
 use crate::cf_filter::lookup::{Fast, FastProbe, Verdict, check_all, get};
-use crate::cf_filter::{CfFilter, Resolve};
+use crate::cf_filter::{CfFilter, Listing, Resolve};
 use crate::cf_filters::Progress;
 use crate::filter::{Chain, Scalable, Scalar, Stage, WithSimd as _};
 use crate::math::{Bits, Items, Rate};
@@ -264,6 +264,7 @@ fn miss_beside_an_uncovered_segment_is_no_false_positive() {
     assert!(cf_filter.publish(&listed, summary, coverage, HashSet::new()));
     let verdict = check_all(&**cf_filter, b"absent").unwrap();
     assert!(matches!(verdict, Verdict::Maybe));
+    assert!(!is_absent_fast(&**cf_filter, b"absent"));
     cf_filter.lookups().record(verdict, Some(false));
     let stats = cf_filter.stats();
     assert_eq!((stats.uncovered, stats.false_positives), (1, 0));
@@ -281,6 +282,38 @@ fn disabled_filters_publish_nothing_from_an_earlier_epoch() {
     assert!(!published && !cf_filter.answer(b"absent").is_absent());
 }
 
+/// What it lists may lack the keys that they bring; and an ingestion may take no sequence number.
+#[test]
+fn external_writes_end_earlier_listings_and_positions_when_they_begin_and_when_they_end() {
+    let store = open();
+    let cf_filter = store.cf_filter();
+    let publishes = |listing: &Listing<()>| {
+        let summary = cf_filter.view().summary;
+        let published = cf_filter.publish(listing, summary, Coverage::Complete, HashSet::new());
+        assert_eq!(cf_filter.answer(b"absent").is_absent(), published);
+        published
+    };
+    let position = || cf_filter.coverage().write_position(0, None);
+    let list = || (cf_filter.list(|| ()), position());
+    let mut earlier = vec![list()];
+    let first = cf_filter.begin_external_writes();
+    earlier.push(list());
+    let second = cf_filter.begin_external_writes();
+    earlier.push(list());
+    drop(first);
+    earlier.push(list());
+    for (at, (listing, then)) in earlier.iter().enumerate() {
+        assert!(!publishes(listing), "while one goes on");
+        assert_eq!(*then == position(), at == 3, "listing {at}");
+    }
+    drop(second);
+    for (listing, then) in &earlier {
+        assert!(!publishes(listing), "they have ended");
+        assert_ne!(*then, position());
+    }
+    assert!(publishes(&cf_filter.list(|| ())));
+}
+
 /// Those that writes feed while another takes the place of the first, too.
 #[test]
 fn disabled_filters_are_freed() {
@@ -288,8 +321,12 @@ fn disabled_filters_are_freed() {
     let cf_filter = store.cf_filter();
     let anew = summary(&store);
     assert!(cf_filter.feed(vec![cf_filter.view().summary, anew]));
+    let now = cf_filter.view().summary;
+    cf_filter.mark_covered(&now, Some(SegmentId::from_bytes([1; 16])));
     let before = cf_filter.size_of_summaries();
     cf_filter.disable();
+    assert!(cf_filter.coverage().covered().is_empty());
+    assert!(!cf_filter.feed(vec![now]), "a rebuild was under way");
     assert!(
         cf_filter.size_of_summaries().get() < before.get() / 10,
         "{:?}",

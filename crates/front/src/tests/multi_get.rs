@@ -1,5 +1,6 @@
 //! Reads of several keys at one moment.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -7,9 +8,11 @@ use super::memory_lsm::{Store, Stored};
 use crate::cf_filter::lookup::get;
 use crate::cf_filter::multi_lookup::{multi_get, multi_get_cf};
 use crate::cf_filter::prefix_lookup::{may_exist, may_exist_many};
+use crate::key_range::KeyRange;
 use crate::options::FrontOptions;
 use crate::prefix::{Prefix, Prefixes};
-use crate::view::CHUNK;
+use crate::sorted_runs::WithRange;
+use crate::view::{CHUNK, Coverage};
 
 /// Each of the two keys was ruled out at its turn, and yet the record always existed.
 #[test]
@@ -63,31 +66,48 @@ fn batch_of_several_chunks_is_answered_as_its_keys_are_alone() {
     let store = open(0);
     let cf_filter = &**store.cf_filter();
     let keys: Vec<_> = (0..KEYS).map(key).collect();
-    let written = keys.iter().step_by(3);
-    written.for_each(|key| store.put(key, b"value"));
-    let before = cf_filter.stats();
-    let maybe = |at: &usize| !store.rules_out(&keys[*at]);
-    let maybe: Vec<_> = (0..keys.len()).filter(maybe).collect();
-    assert_eq!(cf_filter.candidate_indexes(&keys), maybe);
-    let denied = (keys.len() - maybe.len()) as u64;
-    assert!(denied > u64::from(KEYS / 2));
-    assert_eq!(cf_filter.stats().absent - before.absent, denied);
+    let starts: Vec<_> = keys.iter().map(|key| &key[..4]).collect();
+    keys.iter()
+        .step_by(3)
+        .for_each(|key| store.put(key, b"value"));
     let read = |key: &[u8]| Ok::<_, Infallible>(store.get_past_filters(key));
-    let values = multi_get(cf_filter, &keys, |passed| {
-        passed.iter().map(|key| read(key)).collect()
-    });
-    let alone: Vec<_> = keys.iter().map(|key| read(key)).collect();
-    assert_eq!(values, alone);
+    let stats = || {
+        let stats = cf_filter.stats();
+        (stats.absent, stats.prefixes_absent)
+    };
+    let check = |least_denied: usize| {
+        let maybe = |at: &usize| !store.rules_out(&keys[*at]);
+        let maybe: Vec<_> = (0..keys.len()).filter(maybe).collect();
+        let denied = keys.len() - maybe.len();
+        assert!(denied > least_denied, "{denied}");
+        let before = stats();
+        assert_eq!(cf_filter.candidate_indexes(&keys), maybe);
+        assert_eq!(stats(), (before.0 + denied as u64, before.1));
+        let values = multi_get(cf_filter, &keys, |passed| {
+            passed.iter().map(|key| read(key)).collect()
+        });
+        assert_eq!(values, keys.iter().map(|key| read(key)).collect::<Vec<_>>());
 
-    let starts = || keys.iter().map(|key| &key[..4]);
-    let alone: Vec<_> = starts().map(|start| may_exist(cf_filter, start)).collect();
-    assert!(alone.iter().filter(|&&maybe| !maybe).count() > KEYS as usize / 2);
-    let starts: Vec<_> = starts().collect();
-    assert_eq!(may_exist_many(cf_filter, &starts), alone);
-    assert_eq!(
-        cf_filter.stats().prefixes_absent - before.prefixes_absent,
-        2 * alone.iter().filter(|&&maybe| !maybe).count() as u64
-    );
+        let before = stats();
+        let alone = starts.iter().map(|start| may_exist(cf_filter, start));
+        let alone: Vec<_> = alone.collect();
+        let denied = alone.iter().filter(|&&maybe| !maybe).count();
+        assert!(denied > least_denied, "{denied}");
+        assert_eq!(may_exist_many(cf_filter, &starts), alone);
+        assert_eq!(stats(), (before.0, before.1 + 2 * denied as u64));
+    };
+    check(keys.len() / 2);
+    // Beside a segment that may have some of them, which is not read.
+    let range = KeyRange::new(&key(0), &key(100));
+    let uncovered = WithRange {
+        filter: None,
+        range: Some(&range),
+    };
+    let (listed, summary) = (cf_filter.list(|| ()), cf_filter.view().summary);
+    let coverage = Coverage::all_but(vec![uncovered]);
+    assert!(cf_filter.publish(&listed, summary, coverage, HashSet::new()));
+    assert!(!store.rules_out(&key(1)) && may_exist(cf_filter, starts[1]));
+    check(keys.len() / 4);
 }
 
 /// Beside keys that are found, of which the audits are told nothing.
@@ -101,7 +121,9 @@ fn false_negative_is_found_at_any_place_of_a_batch() {
             let is_written = |at: &usize| at.is_multiple_of(5) && *at != lost as usize;
             let written = (0..keys.len()).filter(is_written);
             written.for_each(|at| store.put(&keys[at], b"value"));
-            store.other_thread().write_past_filters(&key(lost), b"value");
+            store
+                .other_thread()
+                .write_past_filters(&key(lost), b"value");
             let is_there = |at: &usize| store.get_past_filters(&keys[*at]).is_some();
             let found: Vec<_> = (0..keys.len()).filter(is_there).collect();
             let cf_filter = &**store.cf_filter();
@@ -136,28 +158,35 @@ fn batch_of_absent_keys_does_not_ask_the_engine() {
     assert!(values == [Ok(Some(())), Ok(None)]);
 }
 
-/// Threads whose keys are found skip the filters.
+/// Threads whose keys are found skip the filters, if they may.
 #[test]
 fn batch_says_of_the_next_lookup_what_its_keys_were() {
     const THERE: &[u8] = b"there";
-    let store = open(0);
-    store.put(THERE, b"value");
-    let cf_filter = &**store.cf_filter();
-    let batch = |keys: &[&[u8]]| {
-        let read = |key: &&[u8]| Ok::<_, Infallible>(store.get_past_filters(key));
-        let values = multi_get(cf_filter, keys, |passed| passed.iter().map(read).collect());
-        assert_eq!(values.len(), keys.len());
-    };
-    let is_unchecked = || {
-        let before = cf_filter.stats().found_unchecked;
-        let found = get(cf_filter, THERE, || Ok::<_, Infallible>(Some(())));
-        assert_eq!(found, Ok(Some(())));
-        cf_filter.stats().found_unchecked > before
-    };
-    batch(&[THERE; 32]);
-    assert!(is_unchecked());
-    batch(&[THERE; 2]);
-    assert!(is_unchecked());
-    batch(&[THERE, b"absent"]);
-    assert!(!is_unchecked());
+    for adaptive_hits in [true, false] {
+        let options = FrontOptions {
+            adaptive_hits,
+            ..FrontOptions::default()
+        };
+        let store = Store::open_without_thread(Stored::new(), &options);
+        store.look();
+        store.put(THERE, b"value");
+        let cf_filter = &**store.cf_filter();
+        let batch = |keys: &[&[u8]]| {
+            let read = |key: &&[u8]| Ok::<_, Infallible>(store.get_past_filters(key));
+            let values = multi_get(cf_filter, keys, |passed| passed.iter().map(read).collect());
+            assert_eq!(values.len(), keys.len());
+        };
+        let is_unchecked = || {
+            let before = cf_filter.stats().found_unchecked;
+            let found = get(cf_filter, THERE, || Ok::<_, Infallible>(Some(())));
+            assert_eq!(found, Ok(Some(())));
+            cf_filter.stats().found_unchecked > before
+        };
+        batch(&[THERE; 32]);
+        assert_eq!(is_unchecked(), adaptive_hits);
+        batch(&[THERE; 2]);
+        assert_eq!(is_unchecked(), adaptive_hits);
+        batch(&[THERE, b"absent"]);
+        assert!(!is_unchecked());
+    }
 }

@@ -666,3 +666,13 @@ fn range_filter_of_several_versions_of_each_key_is_as_large_as_of_one() {
     let one = size();
     assert!(versions < one + one / 10, "{versions} {one}");
 }
+
+#[test]
+fn span_is_denied_if_its_end_is_the_first_key_behind_it() {
+    let store = open();
+    let [before, at] = [5, 10].map(|number| key(b'a', number));
+    store.put(&at, b"value");
+    assert!(store.consolidate());
+    assert!(store.rules_out_span(Span::HalfOpen(&before, &at)));
+    assert!(!store.rules_out_span(Span::Closed(&before, &at)));
+}

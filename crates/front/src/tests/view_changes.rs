@@ -103,6 +103,7 @@ impl Scene {
     fn asked_beside(&self, change: impl Fn(&Self)) -> usize {
         let asked = Cell::new(0);
         assert!(self.denies(DENIED) && !self.denies(THERE));
+        let before = self.cf_filter().stats();
         let answers = multi_get(self.cf_filter(), &[THERE, DENIED], |keys| {
             if asked.replace(asked.get() + 1) == 0 {
                 assert_eq!(keys, [THERE]);
@@ -114,6 +115,10 @@ impl Scene {
         });
         let there = answers.into_iter().map(|answer| answer.unwrap().is_some());
         assert!(there.eq([true, false]));
+        // What was denied is counted once.
+        let stats = self.cf_filter().stats();
+        assert_eq!(stats.absent - before.absent, 1);
+        assert_eq!(stats.lookups() - before.lookups(), 2);
         asked.get()
     }
 }
