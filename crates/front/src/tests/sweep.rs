@@ -54,3 +54,27 @@ fn filter_whose_segment_does_not_become_live_is_stored_in_the_eighth_run() {
     assert!(segment.filter().is_some() && segment.is_saved());
     assert_eq!(store.scans(), 0, "the filter was loaded");
 }
+
+/// It was compacted away, and the store closed before the next run.
+#[test]
+fn sidecar_of_a_segment_that_was_never_seen_is_removed_when_nothing_is_being_written() {
+    let options = super::default_options();
+    let store = Store::open_without_thread(Stored::new(), &options);
+    store.put(b"key", b"value");
+    store.flush();
+    store.look();
+    let [id] = store.segments()[..] else {
+        panic!("one segment")
+    };
+    store.put(b"key", b"another value");
+    store.flush();
+    store.compact();
+    let store = Store::open_without_thread(store.close(), &options);
+    let has_sidecar = || store.filters.filter_store.list().contains(&id);
+    store.set_compacting(true);
+    (0..3).for_each(|_| store.look());
+    assert!(has_sidecar(), "its segment may be under construction");
+    store.set_compacting(false);
+    (0..2).for_each(|_| store.look());
+    assert!(!has_sidecar());
+}
