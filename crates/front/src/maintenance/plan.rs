@@ -585,6 +585,14 @@ mod tests {
     fn saturated_summary_is_consolidated_when_the_budget_has_room_for_a_quarter_more() {
         let cases: &[Case] = &[
             ("no room", |cf| is_saturated(cf, 3), &[]),
+            (
+                "room for as many",
+                |cf| {
+                    is_saturated(cf, 3);
+                    cf.options.memory_budget = Some(Bits::new(4_500_000)).into();
+                },
+                &[],
+            ),
             ("room", |cf| is_saturated(cf, 5), &[SHRINK]),
             (
                 "room beside others",
