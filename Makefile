@@ -27,7 +27,8 @@
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB;
 #                    =threads and =races under ThreadSanitizer
 #   make valgrind    short tests over RocksDB under memcheck
-#   make mutants     mutation tests of the code that could lose reads; MUTANTS=engine over RocksDB
+#   make mutants     mutation tests of the code that could lose reads; MUTANTS=front, format or stores for one
+#                    package, "changed BASE" for the lines that differ from BASE
 #   make faults      injects each fault of crates/support/src/fault.rs; its tests must fail
 #   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release; TIER=rocksdb:
 #                    RocksDB's own tests and db_crashtest.py with filters, HUNT seconds a mode
@@ -59,7 +60,7 @@ PREEMPTIONS ?= 2
 LIMIT       ?= 1200
 SEEDS       ?= 4
 SANITIZE    ?= core
-MUTANTS     ?= core
+MUTANTS     ?=
 TIER        ?= pr
 STORES      ?=
 FLEET       ?= 30

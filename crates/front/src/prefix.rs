@@ -347,6 +347,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn prefix_is_that_of_the_function() {
+        let half = |key: &[u8]| (key.len() != 3).then_some(key.len() / 2);
+        let half = Prefix::custom("half", 1, half).unwrap();
+        let cases: [(_, &[u8], Option<&[u8]>); 8] = [
+            (Prefix::fixed(2), b"abc", Some(b"ab")),
+            (Prefix::fixed(2), b"a", None),
+            (Prefix::capped(2), b"abc", Some(b"ab")),
+            (Prefix::capped(2), b"a", Some(b"a")),
+            (Prefix::until(b'/'), b"a/b/c", Some(b"a/")),
+            (Prefix::until(b'/'), b"abc", None),
+            (half.clone(), b"abcdef", Some(b"abc")),
+            (half, b"abc", None),
+        ];
+        for (prefix, key, expected) in cases {
+            assert_eq!(prefix.of(key), expected, "{prefix:?} of {key:?}");
+        }
+    }
+
+    #[test]
     fn of_all_gives_the_prefix_of_every_key_with_that_start() {
         let custom = |key: &[u8]| key.first().map(|&length| usize::from(length) + 1);
         let prefixes = [
@@ -429,5 +448,8 @@ mod tests {
         let some = prefixes.among(&[Prefix::fixed(9).id, Prefix::fixed(3).id]);
         assert!((0..PrefixId::MOST).all(|at| some.has(at) == (at == 3)));
         assert!(prefixes.all().has_all(some) && !some.has_all(prefixes.all()));
+        let other = prefixes.among(&[Prefix::fixed(4).id]);
+        assert_eq!(prefixes.all().and(some), some);
+        assert_eq!(some.and(other), PrefixSet::default());
     }
 }

@@ -380,9 +380,11 @@ mod tests {
         let runs = SortedRuns::new(segments.chain([unplaced]).collect(), 10).unwrap();
         for (prefix, expected) in [
             ("b", &[1, 2, 3, 5, 9][..]),
+            ("b3", &[1, 5, 9]),
             ("b5", &[2, 5, 9]),
             ("c", &[3, 4, 5, 9]),
             ("c3", &[5, 9]),
+            ("d", &[4, 5, 9]),
             ("a", &[0, 5, 9]),
             ("Z", &[9]),
             ("", &[0, 1, 2, 3, 4, 5, 9]),

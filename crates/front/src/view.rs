@@ -373,9 +373,12 @@ impl View {
 mod tests {
     use super::*;
     use crate::filter::ScalableOptions;
+    use crate::format::Source;
     use crate::hash::{HashId, Seed};
     use crate::key_range::KeyRange;
+    use crate::math::Rate;
     use crate::prefix::Prefix;
+    use crate::segment::{Registry, SegmentBuilder, SegmentId};
 
     /// Lookups check that coverage is complete before they use the fast probe.
     #[test]
@@ -438,6 +441,63 @@ mod tests {
                 ..view
             };
             assert!(unknown.check_prefix(probe).is_none());
+        }
+    }
+
+    /// Of a segment without a filter, or whose filter has other prefixes, all in its range.
+    #[test]
+    fn prefix_is_denied_beside_uncovered_segments_that_lack_it() {
+        let [two, three] =
+            [2, 3].map(|length| Arc::new(Prefixes::new([Prefix::fixed(length)]).unwrap()));
+        let registry = Registry::new(hasher());
+        let filled = |number, prefixes: &Arc<Prefixes>| {
+            let id = SegmentId::from_bytes([number; 16]);
+            let builder = SegmentBuilder::new(id, hasher(), Rate::ONE_PERCENT);
+            let mut builder = builder.with_prefixes(prefixes);
+            builder.add(b"bb1");
+            builder.add(b"dd9");
+            let filter = builder.seal(2, Source::TableCapture).unwrap();
+            registry.open(id).set_filter(filter, false);
+            Some(registry.open(id))
+        };
+        let range = KeyRange::new(b"bb1", b"dd9");
+        for (filter, cc_is_denied) in [
+            (None, false),
+            (filled(1, &three), false),
+            (filled(2, &two), true),
+        ] {
+            let filter = vec![WithRange {
+                filter,
+                range: Some(&range),
+            }];
+            let view = View {
+                coverage: Coverage::all_but(filter),
+                summary_prefixes: two.all(),
+                ..view_beside(&[])
+            };
+            for (prefix, is_denied) in [
+                (b"aa", true),
+                (b"bb", false),
+                (b"cc", cc_is_denied),
+                (b"dd", false),
+                (b"ee", true),
+            ] {
+                let probe = PrefixProbe {
+                    prefixes: &two,
+                    at: 0,
+                    prefix,
+                    hash: hasher().hash(prefix),
+                };
+                assert_eq!(view.check_prefix(probe).is_some(), is_denied, "{prefix:?}");
+            }
+            view.summary.insert(hasher().hash(b"ee").for_summary());
+            let probe = PrefixProbe {
+                prefixes: &two,
+                at: 0,
+                prefix: b"ee",
+                hash: hasher().hash(b"ee"),
+            };
+            assert!(view.check_prefix(probe).is_none(), "the summary has it");
         }
     }
 

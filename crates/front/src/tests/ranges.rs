@@ -15,7 +15,7 @@ use crate::cf_filter::prefix_lookup;
 use crate::maintenance::PATIENCE;
 use crate::math::{Bits, Items};
 use crate::options::FrontOptions;
-use crate::prefix::Prefix;
+use crate::prefix::{Prefix, Prefixes};
 use crate::ranges::{RangeKeys, Span};
 
 /// Ranges behind a first byte.
@@ -665,4 +665,51 @@ fn range_filter_of_several_versions_of_each_key_is_as_large_as_of_one() {
     store.compact();
     let one = size();
     assert!(versions < one + one / 10, "{versions} {one}");
+}
+
+#[test]
+fn span_is_denied_if_its_end_is_the_first_key_behind_it() {
+    let store = open();
+    let [before, at] = [5, 10].map(|number| key(b'a', number));
+    store.put(&at, b"value");
+    assert!(store.consolidate());
+    assert!(store.rules_out_span(Span::HalfOpen(&before, &at)));
+    assert!(!store.rules_out_span(Span::Closed(&before, &at)));
+}
+
+/// It is asked where no range filter answers: without one, and for a span of too many numbers.
+#[test]
+fn span_is_denied_by_the_prefix_of_its_bounds_if_no_key_has_it() {
+    for ranges in [None, options().ranges] {
+        let options = FrontOptions {
+            prefixes: Arc::new(Prefixes::new([Prefix::fixed(1)]).unwrap()),
+            ranges,
+            ..options()
+        };
+        let store = Store::open_without_thread(Stored::new(), &options);
+        store.look();
+        for of in [b'a', b'c'] {
+            store.put(&key(of, 5), b"value");
+        }
+        let numbers = [4, 5, 6, 1 << 40];
+        let bounds = (b'a'..=b'd').flat_map(|of| numbers.map(|number| key(of, number)));
+        let bounds: Vec<_> = bounds.collect();
+        let pairs = bounds
+            .iter()
+            .flat_map(|from| bounds.iter().map(move |to| (from, to)));
+        let mut denied = 0;
+        for (from, to) in pairs {
+            let behind = [&to[..], &[0]].concat();
+            for (span, has_key) in [
+                (Span::Closed(from, to), store.has_between(from, &behind)),
+                (Span::HalfOpen(from, to), store.has_between(from, to)),
+            ] {
+                let is_denied = store.rules_out_span(span);
+                assert!(!(is_denied && has_key), "{span:?}");
+                denied += usize::from(is_denied && [b'b', b'd'].contains(&from[0]));
+            }
+        }
+        // Ten of either kind with each of the two prefixes that no key has.
+        assert_eq!(denied, 40);
+    }
 }

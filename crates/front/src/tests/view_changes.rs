@@ -103,6 +103,7 @@ impl Scene {
     fn asked_beside(&self, change: impl Fn(&Self)) -> usize {
         let asked = Cell::new(0);
         assert!(self.denies(DENIED) && !self.denies(THERE));
+        let before = self.cf_filter().stats();
         let answers = multi_get(self.cf_filter(), &[THERE, DENIED], |keys| {
             if asked.replace(asked.get() + 1) == 0 {
                 assert_eq!(keys, [THERE]);
@@ -114,6 +115,10 @@ impl Scene {
         });
         let there = answers.into_iter().map(|answer| answer.unwrap().is_some());
         assert!(there.eq([true, false]));
+        // What was denied is counted once.
+        let stats = self.cf_filter().stats();
+        assert_eq!(stats.absent - before.absent, 1);
+        assert_eq!(stats.lookups() - before.lookups(), 2);
         asked.get()
     }
 }
@@ -225,6 +230,19 @@ fn batch_is_asked_again_when_the_filter_of_an_uncovered_segment_goes() {
     let distrust = |scene: &Scene| scene.0.filters.registry.distrust();
     assert_eq!(scene.asked_beside(distrust), 2);
     assert!(!scene.denies(DENIED) && scene.cf_filter().lookups().edition() == before);
+}
+
+/// None was denied, so no two answers can be of different moments.
+#[test]
+fn batch_of_which_no_key_was_denied_is_asked_once() {
+    let scene = Scene::new();
+    let asked = Cell::new(0);
+    let answers = multi_get(scene.cf_filter(), &[THERE, THERE], |keys| {
+        asked.set(asked.get() + 1);
+        scene.publish(scene.summary_of(&[THERE]), Coverage::Complete);
+        scene.found(keys)
+    });
+    assert_eq!((answers.len(), asked.get()), (2, 1));
 }
 
 /// A key that does something when it is looked at.
