@@ -254,6 +254,7 @@ impl<'a> Checker<'a> {
             .clone()
             .filter_map(|rank| self.keys.get(rank))
             .collect();
+        let before = self.db.filters().stats().lookups();
         let found = if family.index == 0 {
             self.db.multi_get(&keys)
         } else {
@@ -264,6 +265,14 @@ impl<'a> Checker<'a> {
             let (asked, got) = (keys.len(), found.len());
             return Err(Violation::other(format!(
                 "multi_get of {asked} keys: {got} answers"
+            )));
+        }
+        // All of them or, in a family without filters, none.
+        let asked = keys.len() as u64;
+        let counted = self.db.filters().stats().lookups() - before;
+        if counted != asked && counted != 0 {
+            return Err(Violation::other(format!(
+                "multi_get of {asked} keys: {counted} were counted"
             )));
         }
         for (rank, found) in ranks.zip(found) {
