@@ -16,7 +16,7 @@ use crate::call::{invalid, is_null, take_text};
 use crate::open::{Failure, LSM_SIEVE_WRITE, Raw};
 
 #[cfg(not(rocksdb_10))]
-pub use librocksdb_sys::rocksdb_optimistictransactiondb_options_t;
+pub(crate) use librocksdb_sys::rocksdb_optimistictransactiondb_options_t;
 
 /// The C interface of RocksDB 10 has none.
 ///
@@ -26,7 +26,7 @@ pub use librocksdb_sys::rocksdb_optimistictransactiondb_options_t;
     non_camel_case_types,
     reason = "as in the C interface of later versions"
 )]
-pub enum rocksdb_optimistictransactiondb_options_t {}
+pub(crate) enum rocksdb_optimistictransactiondb_options_t {}
 
 pub(crate) type Locks = *const rocksdb_transactiondb_options_t;
 pub(crate) type Optimism = *const rocksdb_optimistictransactiondb_options_t;
