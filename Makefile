@@ -30,7 +30,7 @@
 #   make mutants     mutation tests of the code that could lose reads; MUTANTS=front, format or stores for one
 #                    package, "changed BASE" for the lines that differ from BASE
 #   make faults      injects each fault of crates/support/src/fault.rs; its tests must fail
-#   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release; TIER=rocksdb:
+#   make reliability the search for lost reads, TIER=pr (10 minutes), nightly or release; TIER=rocksdb:
 #                    RocksDB's own tests and db_crashtest.py with filters, HUNT seconds a mode
 #   make bench       the benchmarks of the README; shorter with KEYS=1000000
 #
