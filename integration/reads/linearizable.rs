@@ -1,5 +1,6 @@
-//! What threads see of a `SieveDb` is linearizable, beside flushes, compactions, ingestions,
-//! consolidations and reopenings. `LSM_SIEVE_LINEARIZABLE=100000` makes a long run.
+//! What threads see of a `SieveDb`, and through the plain handle behind which its filters are, is
+//! linearizable: beside flushes, compactions, ingestions, consolidations, dropped column families and
+//! reopenings. `LSM_SIEVE_LINEARIZABLE=100000` makes a long run.
 //!
 //! A write batch is written at one moment. Each read of several keys, and an iterator, reads at one.
 
@@ -10,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lsm_sieve::{Items, Prefix, SieveDb};
+use lsm_sieve::{Items, Prefix, RocksDb, SieveDb};
 use lsm_sieve_histories::{Change, Crashed, Door, Found, Hunt, Key, Value};
 use rocksdb::{
     DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, IteratorMode, Options, ReadOptions, SliceTransform,
@@ -25,9 +26,15 @@ struct FilteredDb {
     db: SieveDb,
     home: TempDir,
     files: AtomicU64,
-    /// The first byte of each key.
+    /// The first byte of each key. If it is odd, the keys are in the column family [`DROPPED`].
     first: u8,
 }
+
+/// It is dropped, and created anew with other keys.
+const DROPPED: &str = "dropped";
+
+/// It is dropped and created anew while a history runs. It has no keys of the history.
+const BESIDE: &str = "beside";
 
 fn with_prefixes() -> Options {
     let mut options = options();
@@ -39,8 +46,11 @@ impl FilteredDb {
     fn open(home: TempDir, first: u8) -> Self {
         // No audit, which would repair what is to be found.
         let filters = sieve().audit(0).expected_keys(Items::new(4));
-        let filters = filters.prefixes("default", [Prefix::fixed(2)]);
-        let db = SieveDb::open(&with_prefixes(), &filters, home.path().join("db")).unwrap();
+        let filters = filters.prefixes(DEFAULT, [Prefix::fixed(2)]);
+        let filters = filters.prefixes(DROPPED, [Prefix::fixed(2)]);
+        let families = [DROPPED, BESIDE].map(|family| (family, with_prefixes()));
+        let path = home.path().join("db");
+        let db = SieveDb::open_cf_with_opts(&with_prefixes(), &filters, path, families).unwrap();
         let files = AtomicU64::new(0);
         Self {
             db,
@@ -55,13 +65,24 @@ impl FilteredDb {
         [self.first, key, b'k']
     }
 
+    fn family(&self) -> Handle<'_> {
+        let name = [DEFAULT, DROPPED][usize::from(self.first % 2)];
+        self.db.cf_handle(name).unwrap()
+    }
+
+    fn renew_family(&self, name: &str) {
+        self.db.drop_cf(name).unwrap();
+        self.db.create_cf(name, &with_prefixes()).unwrap();
+    }
+
     fn batch_of(&self, changes: &[(Key, Change)]) -> WriteBatch {
+        let cf = self.family();
         let mut batch = WriteBatch::default();
         for (key, change) in changes {
             match change {
-                Change::Put(value) => batch.put(self.key(*key), value),
-                Change::Delete => batch.delete(self.key(*key)),
-                Change::Merge(more) => batch.merge(self.key(*key), [*more]),
+                Change::Put(value) => batch.put_cf(&cf, self.key(*key), value),
+                Change::Delete => batch.delete_cf(&cf, self.key(*key)),
+                Change::Merge(more) => batch.merge_cf(&cf, self.key(*key), [*more]),
             }
         }
         batch
@@ -81,7 +102,23 @@ impl FilteredDb {
             }
         }
         writer.finish().unwrap();
-        self.db.ingest_external_file(vec![file]).unwrap();
+        let ingested = self.db.ingest_external_file_cf(&self.family(), vec![file]);
+        ingested.unwrap();
+    }
+
+    /// By one of these calls, which reads all keys at one moment.
+    fn read_by<'db, D>(
+        &'db self,
+        mut calls: Vec<Read<D, Handle<'db>>>,
+        on: &D,
+        keys: &[[u8; 3]],
+        choice: u32,
+    ) -> Found {
+        calls.retain(|call| keys.len() == 1 || call.keys_a_call() > 1);
+        calls.retain(|call| self.first.is_multiple_of(2) || call.names_a_cf());
+        let call = &calls[choice as usize % calls.len()];
+        let values = call.values(on, &self.family(), keys, &ReadOptions::default);
+        (call.name, values.into_iter().map(Result::unwrap).collect())
     }
 
     /// By an iterator of all keys, or of the one prefix that is asked for.
@@ -99,7 +136,7 @@ impl FilteredDb {
         };
         let entries: Vec<_> = self
             .db
-            .iterator_opt(mode, options)
+            .iterator_cf_opt(&self.family(), options, mode)
             .map(Result::unwrap)
             .collect();
         let value = |key: &[u8; 3]| entries.iter().find(|(of, _)| **of == key[..]);
@@ -115,11 +152,12 @@ impl Door for FilteredDb {
             self.ingest(changes);
             return Ok("ingest_external_file");
         }
+        let (db, cf) = (&self.db, &self.family());
         let done = match changes {
-            [(key, Change::Put(value))] => self.db.put(self.key(*key), value).map(|()| "put"),
-            [(key, Change::Delete)] => self.db.delete(self.key(*key)).map(|()| "delete"),
+            [(key, Change::Put(value))] => db.put_cf(cf, self.key(*key), value).map(|()| "put"),
+            [(key, Change::Delete)] => db.delete_cf(cf, self.key(*key)).map(|()| "delete"),
             [(key, Change::Merge(more))] => {
-                self.db.merge(self.key(*key), [*more]).map(|()| "merge")
+                db.merge_cf(cf, self.key(*key), [*more]).map(|()| "merge")
             }
             _ => self.db.write(self.batch_of(changes)).map(|()| "write"),
         };
@@ -128,23 +166,21 @@ impl Door for FilteredDb {
 
     fn read(&self, keys: &[Key], choice: u32) -> Result<Found, Crashed> {
         let keys: Vec<_> = keys.iter().map(|key| self.key(*key)).collect();
-        let mut calls: Vec<Read<SieveDb, Handle<'_>>> = reads::of_db();
-        // A call for each key would be no read at one moment.
-        calls.retain(|call| keys.len() == 1 || call.keys_a_call() > 1);
-        let at = choice as usize % (calls.len() + 1);
-        let Some(call) = calls.get(at) else {
-            return Ok(("iterator", self.iterate(&keys)));
-        };
-        let cf = self.db.cf_handle(DEFAULT).unwrap();
-        let values = call.values(&self.db, &cf, &keys, &ReadOptions::default);
-        Ok((call.name, values.into_iter().map(Result::unwrap).collect()))
+        let plain: &RocksDb = &self.db;
+        Ok(match choice % 8 {
+            0 => ("iterator", self.iterate(&keys)),
+            1..4 => self.read_by(reads::of_handle(), plain, &keys, choice / 8),
+            _ => self.read_by(reads::of_db(), &self.db, &keys, choice / 8),
+        })
     }
 
     fn disturb(&self, choice: u32) {
-        match choice % 6 {
-            0 | 1 => self.db.flush().unwrap(),
-            2 => self.db.compact_range(None::<&[u8]>, None::<&[u8]>),
+        let cf = self.family();
+        match choice % 7 {
+            0 | 1 => self.db.flush_cf(&cf).unwrap(),
+            2 => self.db.compact_range_cf(&cf, None::<&[u8]>, None::<&[u8]>),
             3 => settle(&self.db),
+            4 => self.renew_family(BESIDE),
             // An ingestion may overtake it.
             _ => _ = self.db.filters().consolidate(),
         }
@@ -152,6 +188,9 @@ impl Door for FilteredDb {
 
     fn renew_keys(&mut self) {
         self.first += 1;
+        if self.first % 2 == 1 {
+            self.renew_family(DROPPED);
+        }
     }
 
     fn reopen(self, _: u32) -> Self {

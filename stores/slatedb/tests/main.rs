@@ -12,6 +12,7 @@ mod command;
 mod damage;
 mod faulty;
 mod follow;
+mod linearizable;
 mod log;
 mod moves;
 mod numbers;
