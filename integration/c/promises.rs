@@ -6,10 +6,10 @@ use std::process::Command;
 use crate::installation::{Link, built, output};
 use crate::support::requirements::skip;
 
-fn all_held(program: &Path, folder: &Path) {
+fn all_held(mut program: Command, folder: &Path) {
     let data = folder.join("data");
     std::fs::create_dir(&data).unwrap();
-    assert_eq!(output(Command::new(program).arg(data)), "all held\n");
+    assert_eq!(output(program.arg(data)), "all held\n");
 }
 
 /// A compiler and its options.
@@ -25,7 +25,7 @@ fn holds((compiler, options): Language, source: &str, link: Link) {
     let folder = tempfile::tempdir().unwrap();
     let source = format!("integration/c/{source}");
     if let Some(program) = built(compiler, &source, options, link, folder.path()) {
-        all_held(&program, folder.path());
+        all_held(Command::new(program), folder.path());
     }
 }
 
@@ -56,12 +56,13 @@ fn they_hold_in_cpp() {
     }
 }
 
-/// Under AddressSanitizer, which also finds memory that nobody freed at the end.
+/// Programs under AddressSanitizer, which also finds memory that nobody freed at the end. They are run
+/// with these variables.
 #[expect(
     clippy::disallowed_methods,
     reason = "a source is no file of a database"
 )]
-fn nothing_leaks((compiler, options): Language, sources: &[&str]) {
+fn nothing_leaks((compiler, options): Language, sources: &[&str], variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.c");
     std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
@@ -83,17 +84,29 @@ fn nothing_leaks((compiler, options): Language, sources: &[&str]) {
         let folder = folder.path().join(at.to_string());
         std::fs::create_dir(&folder).unwrap();
         if let Some(program) = built(compiler, &source, &options, Link::Static, &folder) {
-            all_held(&program, &folder);
+            let mut program = Command::new(program);
+            program.envs(variables.iter().copied());
+            all_held(program, &folder);
         }
     }
 }
 
 #[test]
 fn nothing_leaks_in_c() {
-    nothing_leaks(C, &["behaviour.c", "refusals.c"]);
+    nothing_leaks(C, &["behaviour.c", "refusals.c"], &[]);
 }
 
 #[test]
 fn nothing_leaks_in_cpp() {
-    nothing_leaks(CPP, &["behaviour.cpp", "outputs.cpp", "timestamps.cpp"]);
+    let sources = ["behaviour.cpp", "outputs.cpp", "timestamps.cpp"];
+    nothing_leaks(CPP, &sources, &[]);
+}
+
+#[test]
+fn panic_within_a_call_becomes_its_error_and_leaks_nothing() {
+    if option_env!("LSM_SIEVE_FAULTS") != Some("1") {
+        skip("the library has fault points only if LSM_SIEVE_FAULTS=1 when it is compiled");
+        return;
+    }
+    nothing_leaks(C, &["panics.c"], &[("LSM_SIEVE_FAULT", "CallPanics")]);
 }

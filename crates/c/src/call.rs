@@ -7,12 +7,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use lsm_sieve_support::fault::fault;
+
 /// What `act` returns, or `fallback` and an error text at `errptr`.
 pub(crate) fn answer<R>(
     errptr: *mut *mut c_char,
     fallback: R,
     act: impl FnOnce() -> Result<R, String>,
 ) -> R {
+    let act = || {
+        fault!(CallPanics, panic!("a fault was injected"));
+        act()
+    };
     let done = catch_unwind(AssertUnwindSafe(act));
     match done.unwrap_or_else(|panic| Err(text_of(&*panic))) {
         Ok(answer) => answer,

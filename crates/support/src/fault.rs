@@ -400,6 +400,8 @@ faults! {
     UncommittedWritesFiltered => "instead::",
     /// A database with prepared transactions has filters.
     PreparedFiltered => "instead::",
+    /// Each call of the C library panics.
+    CallPanics => "promises::they_hold_in_c",
     /// Of column families that are created together, the first has locks.
     OneCfLocked => "hooks::handle",
     /// A read for update watches the key in the default column family, whichever it reads.
