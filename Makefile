@@ -8,7 +8,7 @@
 #   make stores      the packages in stores/: formatting, lints, tests; STORES=redb for one,
 #                    S3=1 also over an S3 server, ETCD=1 over etcd, whose nodes are killed
 #   make fleet       readers over an S3 server of its own, with filters and without; FLEET seconds each
-#   make lint        formatting, lints, documentation; examples and benches compiled
+#   make lint        formatting, lints, documentation
 #   make headers     the library over each binding of RocksDB, by RocksDB's headers alone
 #   make bindings    the tests over another binding; compiles its RocksDB, see docs/rocksdb-versions.md
 #   make prebuilt    the README's program with a RocksDB that is compiled already, and what the build refuses
@@ -30,8 +30,8 @@
 #   make mutants     mutation tests of the code that could lose reads; MUTANTS=front, format or stores for one
 #                    package, "changed BASE" for the lines that differ from BASE
 #   make faults      injects each fault of crates/support/src/fault.rs; its tests must fail
-#   make reliability the search for lost reads, TIER=pr (10 minutes), nightly or release; TIER=rocksdb:
-#                    RocksDB's own tests and db_crashtest.py with filters, HUNT seconds a mode
+#   make reliability the search for lost reads, TIER=pr (what tests do not search), check, nightly or release;
+#                    TIER=rocksdb: RocksDB's own tests and db_crashtest.py with filters, HUNT seconds a mode
 #   make bench       the benchmarks of the README; shorter with KEYS=1000000
 #
 # Compiling RocksDB's C++ takes about 20 minutes on 2 cores. This happens once: all checkouts share
@@ -104,7 +104,6 @@ lint: tools
 	$(BUILD) clippy --locked --all-targets $(CORE) -p lsm-sieve-cli -- -D warnings
 	$(BUILD) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
-	$(BUILD) build --locked --examples --benches
 
 stores: tools
 	@$(COMPILERS) S3=$(S3) ETCD=$(ETCD) .ci/stores $(STORES)
