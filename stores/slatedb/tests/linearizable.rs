@@ -13,12 +13,27 @@ use crate::world::{ROOT, options, settings};
 use lsm_sieve_histories::{Change, Crashed, Door, Found, Hunt, Key};
 use lsm_sieve_slatedb::slatedb::Db;
 use lsm_sieve_slatedb::slatedb::bytes::Bytes;
-use lsm_sieve_slatedb::slatedb::config::CheckpointOptions;
+use lsm_sieve_slatedb::slatedb::config::{CheckpointOptions, CompactorOptions, Settings};
 use lsm_sieve_slatedb::slatedb::object_store::memory::InMemory;
 use lsm_sieve_slatedb::slatedb::object_store::path::Path;
 use lsm_sieve_slatedb::{Bucket, Publisher, SieveReader, SieveWriter};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Runtime;
+
+/// What waits for a time waits for a short one.
+fn hasty() -> Settings {
+    let short = Duration::from_millis(1);
+    Settings {
+        flush_interval: Some(short),
+        manifest_poll_interval: short,
+        compactor_options: Some(CompactorOptions {
+            poll_interval: short,
+            ..CompactorOptions::default()
+        }),
+        ..settings(true)
+    }
+}
 
 struct Written {
     store: Arc<InMemory>,
@@ -35,7 +50,7 @@ impl Written {
             let bucket = Bucket::create(ROOT, store.clone()).await.unwrap();
             let publisher = Publisher::new(bucket.clone(), options());
             let builder = Db::builder(Path::from(ROOT), store.clone())
-                .with_settings(settings(true))
+                .with_settings(hasty())
                 .with_filter_policies(vec![Arc::new(publisher.policy())]);
             let writer = SieveWriter::open(builder, bucket, options(), publisher);
             writer.await.unwrap()
@@ -121,12 +136,15 @@ impl Door for Written {
         self.first += 1;
     }
 
-    /// The writer before is closed, or fenced by the new one.
+    /// The writer before is closed, or fenced by the new one. A write returns before it is durable.
     fn reopen(self, choice: u32) -> Self {
-        if choice.is_multiple_of(2) {
-            self.runtime.block_on(self.writer.close()).unwrap();
-            return Self::open(self.store, self.first);
-        }
+        let ended = self.runtime.block_on(async {
+            match choice.is_multiple_of(2) {
+                true => self.writer.close().await,
+                false => self.writer.flush().await,
+            }
+        });
+        ended.unwrap();
         Self::open(self.store.clone(), self.first)
     }
 }
@@ -187,12 +205,12 @@ impl Door for Published {
 
 #[test]
 fn histories_of_a_writer_are_linearizable() {
-    let hunt = Hunt::new("SlateDB, writer", 20);
+    let hunt = Hunt::new("SlateDB, writer", 50);
     hunt.run(|_| Written::open(Arc::default(), 0));
 }
 
 #[test]
 fn histories_of_a_refreshed_reader_are_linearizable() {
-    let hunt = Hunt::new("SlateDB, reader", 20);
+    let hunt = Hunt::new("SlateDB, reader", 5);
     hunt.run(|_| Published::open(Written::open(Arc::default(), 0)));
 }
