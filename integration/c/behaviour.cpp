@@ -87,11 +87,16 @@ void Families(const std::string& path) {
   EXPECT(Has(secondary.get(), read[1], "ada"));
   for (ColumnFamilyHandle* handle : read) delete handle;
   secondary.reset();
+  EXPECT(db->Put({}, "late", "value").ok());  // It is in the log alone.
   delete handles[1];
   delete handles[0];
   EXPECT(db->Close().ok());
   db.reset();
 
+  EXPECT(!lsm_sieve::OpenForReadOnly(options, nullptr, path, cfs, &handles, &db,
+                                     /* error_if_wal_file_exists */ true)
+              .ok());
+  EXPECT(db == nullptr && handles.empty());
   EXPECT(lsm_sieve::OpenForReadOnly(options, nullptr, path + " copy", cfs, &handles, &db).ok());
   EXPECT(Has(db.get(), handles[1], "ada"));
   EXPECT(db->Put({}, "ada", "value").IsNotSupported());

@@ -103,6 +103,27 @@ pub(crate) fn built(
     Some(program)
 }
 
+/// Whether programs that this compiler builds can look for leaks; prints a message if not.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a source is no file of a database"
+)]
+pub(crate) fn finds_leaks(compiler: &str) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.c");
+    fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
+    let program = folder.path().join("empty");
+    let mut build = Command::new(compiler);
+    build.arg("-fsanitize=address").arg(empty);
+    build.arg("-o").arg(&program);
+    let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    let finds = runs(&mut build) && runs(&mut Command::new(program));
+    if !finds {
+        skip("there is no AddressSanitizer, or it cannot look for leaks here");
+    }
+    finds
+}
+
 /// A tool, if it can be run; prints a message if not.
 pub(crate) fn found<T: AsRef<OsStr>>(tool: T, version: &str) -> Option<T> {
     match Command::new(&tool).arg(version).output() {

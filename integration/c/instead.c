@@ -121,8 +121,27 @@ static void one_family(void) {
   /* Nothing of it is left, so that its path can be that of a checkpoint. */
   db = rocksdb_open(options, in_folder("destroyed"), &error);
   MUST(db != NULL);
+  rocksdb_put(db, writing, KEY(1), KEY(1), &error);
+  const int has_filters = lsm_sieve_of(db) != NULL;
+  const int had_folder = access(in_folder("destroyed/sieve/identity"), F_OK) == 0;
+  MUST(had_folder || !has_filters);
   rocksdb_destroy_db(options, in_folder("destroyed"), &error);
   print_error("destroyed while it is open");
+  rocksdb_close(db);
+  const char* const variable = getenv("LSM_SIEVE");
+  char before[8] = "";
+  if (variable != NULL) strncpy(before, variable, sizeof(before) - 1);
+  setenv("LSM_SIEVE", "yes", 1);
+  rocksdb_destroy_db(options, in_folder("destroyed"), &error);
+  print_error("destroyed with a wrong variable");
+  setenv("LSM_SIEVE", before, 1);
+  /* A refusal destroys nothing. */
+  MUST((access(in_folder("destroyed/sieve/identity"), F_OK) == 0) == had_folder);
+  db = rocksdb_open(options, in_folder("destroyed"), &error);
+  MUST(db != NULL);
+  size_t size = 0;
+  char* const value = rocksdb_get(db, reading, KEY(1), &size, &error);
+  MUST(is_value(value, size, 1));
   rocksdb_close(db);
   rocksdb_destroy_db(options, in_folder("destroyed"), &error);
   print_error("destroyed");
@@ -177,9 +196,15 @@ static void families(void) {
   rocksdb_close(secondary);
   rocksdb_options_destroy(following);
 
+  rocksdb_put_cf(db, writing, cfs[0], KEY(1), KEY(1), &error);
+  MUST(1);
   rocksdb_column_family_handle_destroy(cfs[0]);
   rocksdb_column_family_handle_destroy(cfs[1]);
   rocksdb_close(db);
+  db = rocksdb_open_for_read_only_column_families(options, in_folder("families"), 2, NAMES, of_cfs,
+                                                  cfs, /* no log */ 1, &error);
+  print_error("read only beside a log");
+  MUST(db == NULL);
   db = rocksdb_open_for_read_only_column_families(options, in_folder("families"), 2, NAMES, of_cfs,
                                                   cfs, 0, &error);
   MUST(db != NULL);

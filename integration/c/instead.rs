@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::installation::{found, output, prefix};
+use crate::installation::{finds_leaks, found, output, prefix};
 
 /// How the program names the reads of a transaction database that do not come by its base.
 const BY_ITSELF: &str = ", by itself";
@@ -201,6 +201,22 @@ fn a_program_reads_the_same_with_and_without_filters() {
     }
     // Later the filters have keys that were deleted meanwhile.
     answers_most_misses(&first[1].0, &first[1].1);
+}
+
+/// The opens that stand in place of RocksDB's leave nothing behind.
+#[test]
+fn a_program_with_filters_leaks_nothing() {
+    if !finds_leaks("cc") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["-std=c11", "-g", "-fsanitize=address"];
+    let Some(program) = built(&source("instead.c"), &options, folder.path()) else {
+        return;
+    };
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    said(&program, &data, FILTERED);
 }
 
 /// Once for each database, in its log; on the standard error stream if that is asked for.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::installation::{Link, built, output};
+use crate::installation::{Link, built, finds_leaks, output};
 use crate::support::requirements::skip;
 
 fn all_held(mut program: Command, folder: &Path) {
@@ -58,26 +58,11 @@ fn they_hold_in_cpp() {
 
 /// Programs under AddressSanitizer, which also finds memory that nobody freed at the end. They are run
 /// with these variables.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a source is no file of a database"
-)]
 fn nothing_leaks((compiler, options): Language, sources: &[&str], variables: &[(&str, &str)]) {
-    let folder = tempfile::tempdir().unwrap();
-    let empty = folder.path().join("empty.c");
-    std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
-    let program = folder.path().join("empty");
-    let mut probe = Command::new(compiler);
-    probe
-        .arg("-fsanitize=address")
-        .arg(empty)
-        .arg("-o")
-        .arg(&program);
-    let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-    if !runs(&mut probe) || !runs(&mut Command::new(program)) {
-        skip("there is no AddressSanitizer, or it cannot look for leaks here");
+    if !finds_leaks(compiler) {
         return;
     }
+    let folder = tempfile::tempdir().unwrap();
     let options = [options, &["-g", "-fsanitize=address"]].concat();
     for (at, source) in sources.iter().enumerate() {
         let source = format!("integration/c/{source}");

@@ -366,6 +366,88 @@ void DeniedKeysAreGuarded(bool locks, const std::string& folder) {
   }
 }
 
+// A read for update takes the lock that it is asked for. Optimistic transactions watch the key either
+// way.
+void LocksAreThoseAskedFor(bool locks, const std::string& folder) {
+  Database database(true, locks, folder);
+  EXPECT(IsComplete(database.db.get()));
+  ColumnFamilyHandle* const cf = database.cfs[1];
+  using Locking = std::function<Status(Transaction&, const Slice&, bool exclusive)>;
+  const std::vector<Locking> reads{
+      [&](Transaction& transaction, const Slice& key, bool exclusive) {
+        std::string value;
+        return transaction.GetForUpdate({}, cf, key, &value, exclusive);
+      },
+      [&](Transaction& transaction, const Slice& key, bool exclusive) {
+        PinnableSlice value;
+        return transaction.GetForUpdate({}, cf, key, &value, exclusive);
+      },
+      [&](Transaction& transaction, const Slice& key, bool exclusive) {
+        PinnableWideColumns columns;
+        return transaction.GetEntityForUpdate({}, cf, key, &columns, exclusive);
+      },
+  };
+  size_t number = 0;
+  for (const auto& read : reads) {
+    for (const bool exclusive : {false, true}) {
+      const std::string key = "locked " + std::to_string(number++);
+      const std::unique_ptr<Transaction> first(database.begin()), second(database.begin()),
+          third(database.begin());
+      for (Transaction* transaction : {second.get(), third.get()}) transaction->SetLockTimeout(1);
+      EXPECT(read(*first, key, exclusive).IsNotFound());
+      if (locks) {
+        const Status shared = read(*second, key, exclusive);
+        EXPECT(exclusive ? shared.IsTimedOut() : shared.IsNotFound());
+        EXPECT(third->Put(cf, key, "third").IsTimedOut());
+      } else {
+        EXPECT(third->Put(cf, key, "third").ok() && third->Commit().ok());
+        EXPECT(first->Put(cf, "other " + key, "first").ok() && first->Commit().IsBusy());
+      }
+    }
+  }
+}
+
+// A flush takes the memtable in which a commit looks for the writes of others; it is kept for that.
+void CommitsAfterAFlush(bool locks, const std::string& folder) {
+  Database database(true, locks, folder);
+  ColumnFamilyHandle* const cf = database.cfs[1];
+  const std::unique_ptr<Transaction> transaction(database.begin());
+  std::string value;
+  EXPECT(transaction->GetForUpdate({}, cf, "key", &value).IsNotFound());
+  EXPECT(transaction->Put(cf, "key", "value").ok());
+  EXPECT(database.db->Put({}, cf, "other", "value").ok() && database.db->Flush({}, cf).ok());
+  EXPECT(database.db->Put({}, cf, "other", "newer").ok());
+  EXPECT(transaction->Commit().ok());
+  EXPECT(database.db->Get({}, cf, "key", &value).ok() && value == "value");
+}
+
+// Commits that RocksDB would write past the memtables, by new transactions and by reused ones.
+void NoCommitPassesMemtables(const std::string& folder) {
+  ExactSettings settings;
+  rocksdb::TransactionDB* opened = nullptr;
+  EXPECT(lsm_sieve::OpenTransactionDB(OptionsOfAll(), {}, settings.raw, folder, &opened).ok());
+  const std::unique_ptr<rocksdb::TransactionDB> db(opened);
+  EXPECT(IsComplete(db.get()));
+  std::vector<rocksdb::TransactionOptions> ways(3);
+  ways[0].commit_bypass_memtable = true;
+  ways[1].large_txn_commit_optimize_threshold = 1;
+  ways[2].large_txn_commit_optimize_byte_threshold = 1;
+  Transaction* reused = db->BeginTransaction({});
+  for (size_t way = 0; way < ways.size(); ++way) {
+    reused = db->BeginTransaction({}, ways[way], reused);
+    const std::unique_ptr<Transaction> begun(db->BeginTransaction({}, ways[way]));
+    for (Transaction* transaction : {begun.get(), reused}) {
+      const std::string name = (transaction == reused ? "reused " : "begun ") + std::to_string(way);
+      EXPECT(transaction->SetName(name).ok());
+      for (size_t i = 0; i < 100; ++i) EXPECT(transaction->Put(name + Key(i), "value").ok());
+      EXPECT(transaction->Prepare().ok() && transaction->Commit().ok());
+      std::string value;
+      for (size_t i = 0; i < 100; ++i) EXPECT(db->Get({}, name + Key(i), &value).ok());
+    }
+  }
+  delete reused;
+}
+
 // ---------------------------------------------------------------- the opens
 
 template <typename Opened>
@@ -404,15 +486,54 @@ void EachOpenHasFilters(const std::string& folder) {
   for (ColumnFamilyHandle* cf : cfs) delete cf;
   HasFilters(with_ttl);
 
-  // What cannot have filters is refused, and nothing is created.
-  rocksdb::TransactionDBOptions prepared;
-  prepared.write_policy = rocksdb::WRITE_PREPARED;
-  Status status =
-      lsm_sieve::OpenTransactionDB(OptionsOfAll(), prepared, nullptr, folder + " d", &locks);
-  EXPECT(status.IsInvalidArgument() && locks == nullptr);
-  EXPECT(status.ToString().find("needs WRITE_COMMITTED") != std::string::npos ||
-         status.ToString().find("need WRITE_COMMITTED") != std::string::npos);
-  EXPECT(rocksdb::Env::Default()->FileExists(folder + " d").IsNotFound());
+  // What the commits of a database share is that of what begins its transactions.
+  rocksdb::OptimisticTransactionDBOptions parallel;
+  parallel.shared_lock_buckets = rocksdb::MakeSharedOccLockBuckets(16);
+  std::vector<ColumnFamilyHandle*> handles;
+  EXPECT(lsm_sieve::OpenOptimisticTransactionDB(OptionsOfAll(), parallel, settings.raw, folder + " b",
+                                                TwoFamilies(), &handles, &optimistic)
+             .ok());
+  EXPECT(parallel.shared_lock_buckets.use_count() == 3);
+  for (ColumnFamilyHandle* handle : handles) delete handle;
+  delete optimistic;
+}
+
+struct OwnLocks : rocksdb::LockManagerHandle {
+  rocksdb::LockManager* getLockManager() override { return nullptr; }
+};
+
+bool Says(const Status& status, const std::string& text) {
+  return status.IsInvalidArgument() && status.ToString().find(text) != std::string::npos;
+}
+
+// What cannot have filters is refused, and nothing is created.
+void WhatIsNotProvedIsRefused(const std::string& folder) {
+  rocksdb::TransactionDB* locking = nullptr;
+  rocksdb::OptimisticTransactionDB* optimistic = nullptr;
+  std::vector<rocksdb::TransactionDBOptions> of_locks(4);
+  of_locks[0].write_policy = rocksdb::WRITE_PREPARED;
+  of_locks[1].write_policy = rocksdb::WRITE_UNPREPARED;
+  of_locks[2].lock_mgr_handle = std::make_shared<OwnLocks>();
+  of_locks[3].secondary_indices.emplace_back();
+  const std::string reasons[]{"need WRITE_COMMITTED", "need WRITE_COMMITTED", "lock manager",
+                              "secondary indices"};
+  for (size_t i = 0; i < of_locks.size(); ++i) {
+    EXPECT(Says(lsm_sieve::OpenTransactionDB(OptionsOfAll(), of_locks[i], nullptr, folder, &locking),
+                "Invalid argument: lsm-sieve: "));
+    EXPECT(locking == nullptr);
+    EXPECT(Says(lsm_sieve::OpenTransactionDB(OptionsOfAll(), of_locks[i], nullptr, folder, &locking),
+                reasons[i]));
+  }
+  rocksdb::Options unordered = OptionsOfAll(), timestamps = OptionsOfAll();
+  unordered.unordered_write = true;
+  timestamps.comparator = rocksdb::BytewiseComparatorWithU64Ts();
+  for (const rocksdb::Options& options : {unordered, timestamps}) {
+    const std::string reason = options.unordered_write ? "unordered_write" : "timestamp";
+    EXPECT(Says(lsm_sieve::OpenTransactionDB(options, {}, nullptr, folder, &locking), reason));
+    EXPECT(Says(lsm_sieve::OpenOptimisticTransactionDB(options, nullptr, folder, &optimistic), reason));
+    EXPECT(locking == nullptr && optimistic == nullptr);
+  }
+  EXPECT(rocksdb::Env::Default()->FileExists(folder).IsNotFound());
 }
 
 // A transaction that was prepared and not ended is left to RocksDB.
@@ -518,8 +639,12 @@ int main(int argc, char** argv) {
     const std::string kind = locks ? "/locks" : "/optimistic";
     EachReadAnswersAsRocksDB(locks, folder + kind + " reads");
     DeniedKeysAreGuarded(locks, folder + kind + " guarded");
+    LocksAreThoseAskedFor(locks, folder + kind + " locked");
+    CommitsAfterAFlush(locks, folder + kind + " flushed");
   }
+  NoCommitPassesMemtables(folder + "/passing");
   EachOpenHasFilters(folder + "/open");
+  WhatIsNotProvedIsRefused(folder + "/refused");
   PreparedTransactionsAreRefused(folder + "/prepared");
   EachOpenOfCHasFilters(folder + "/c");
   std::cout << "all held\n";

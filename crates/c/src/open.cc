@@ -41,13 +41,14 @@ using rocksdb::TransactionDBOptions;
 
 // What `lsm_sieve_open_by` says if RocksDB has not failed.
 Status StatusOf(const rocksdb::Slice& error) {
+  const auto without = [&](const rocksdb::Slice& prefix) {
+    rocksdb::Slice text = error;
+    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+    return text;
+  };
   constexpr char kOfSystem[] = "IO error: ";
-  rocksdb::Slice text = error;
-  if (!text.starts_with(kOfSystem)) {
-    return Status::InvalidArgument("lsm-sieve: " + text.ToString());
-  }
-  text.remove_prefix(sizeof(kOfSystem) - 1);
-  return Status::IOError(text);
+  if (error.starts_with(kOfSystem)) return Status::IOError(without(kOfSystem));
+  return Status::InvalidArgument("lsm-sieve: " + without("Invalid argument: ").ToString());
 }
 
 // `open_by` is `lsm_sieve_open_by`, or one like it, and `kind` what it takes after the opener and its

@@ -147,6 +147,7 @@ in_place_of! {
 #[unsafe(export_name = "lsm_sieve_in_place_of_rocksdb_destroy_db")]
 unsafe extern "C" fn rocksdb_destroy_db(options: Options, path: Text, errptr: *mut *mut c_char) {
     answer(errptr, (), || {
+        let has_filters = environment::settings()?.is_some();
         let mut error = ptr::null_mut();
         // SAFETY: by contract.
         unsafe { sys::rocksdb_destroy_db(options, path, &raw mut error) };
@@ -154,7 +155,7 @@ unsafe extern "C" fn rocksdb_destroy_db(options: Options, path: Text, errptr: *m
             // SAFETY: just stored.
             return Err(unsafe { take_text(error) });
         }
-        if environment::settings()?.is_some() {
+        if has_filters {
             // SAFETY: by contract.
             let path = unsafe { call::path(path, "path") }?;
             let filters = path.join(SieveOptions::FOLDER);
