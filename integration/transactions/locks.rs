@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
@@ -202,6 +203,45 @@ fn each_read_for_update_takes_the_lock_that_it_is_asked_for() {
                 finds(&begin(), true);
             }
         }
+    }
+}
+
+/// Read before it was locked, the key would be absent.
+#[test]
+fn read_for_update_that_waited_for_a_lock_finds_what_its_holder_wrote() {
+    let mut locks = TransactionDBOptions::default();
+    locks.set_default_lock_timeout(60_000);
+    locks.set_txn_lock_timeout(60_000);
+    let home = tempfile::tempdir().unwrap();
+    let sieve = sieve().transactions(Isolation::locks(locks));
+    let (db, _model) = covered(home.path(), &sieve);
+    for family in [DEFAULT, OTHER] {
+        let cf = db.cf_handle(family).unwrap();
+        let mut reads = reads_for_update();
+        reads.retain(|read| family == DEFAULT || read.names_a_cf());
+        let holder = db.transaction().unwrap();
+        let begin = Barrier::new(reads.len() + 1);
+        thread::scope(|scope| {
+            let waiting = (0_u64..).zip(reads).map(|(at, read)| {
+                let sought = denied(&db, &cf, 100 * at);
+                holder.put_cf(&cf, &sought, read.name).unwrap();
+                let (db, cf, begin) = (&db, &cf, &begin);
+                scope.spawn(move || {
+                    let transaction = db.transaction().unwrap();
+                    begin.wait();
+                    let found = read.value(&transaction, cf, &sought).unwrap();
+                    let found = found.map(|value| String::from_utf8(value).unwrap());
+                    assert_eq!(found.as_deref(), Some(read.name), "in {family}");
+                })
+            });
+            let waiting: Vec<_> = waiting.collect();
+            begin.wait();
+            // RocksDB does not say whether a call waits.
+            thread::sleep(Duration::from_millis(200));
+            let all_wait = waiting.iter().all(|thread| !thread.is_finished());
+            holder.commit().unwrap();
+            assert!(all_wait, "in {family}");
+        });
     }
 }
 

@@ -247,3 +247,6 @@ fn append(name: &str, more: u64) {
         _ = file.write_all(&line.get_ref()[..line.position() as usize]);
     }
 }
+
+#[cfg(all(test, faults))]
+mod tests;

@@ -96,6 +96,9 @@ impl<'a> Recorder<'a> {
     }
 
     /// Records a read, and returns what it found. One that a crash cut short leaves no trace.
+    ///
+    /// # Panics
+    /// If it did not find as many values as there are keys.
     pub fn read(
         &mut self,
         keys: &[Key],
@@ -103,6 +106,7 @@ impl<'a> Recorder<'a> {
     ) -> Option<Vec<Option<Value>>> {
         let begin = self.clock.tick();
         let (by, values) = call(keys)?;
+        assert_eq!(values.len(), keys.len(), "values of {by}");
         let found = keys.iter().copied().zip(values.iter().cloned());
         self.record(begin, Some(by), Operation::Read(found.collect()));
         Some(values)

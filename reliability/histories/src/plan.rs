@@ -17,7 +17,8 @@ pub enum Step {
 /// The calls of each thread, and the seeds of what is done beside them.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Two to four threads, each with its calls: 3 to 8, less for more threads.
+    /// Two to four threads, each with its calls: 3 to 7 of two threads, 3 to 5 of three, 3 or 4 of
+    /// four.
     pub threads: Vec<Vec<Step>>,
     /// What maintenance does meanwhile.
     pub beside: Vec<u32>,
@@ -63,3 +64,6 @@ impl Plan {
         Self { threads, beside }
     }
 }
+
+#[cfg(test)]
+mod tests;

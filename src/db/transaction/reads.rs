@@ -240,7 +240,7 @@ impl Transaction<'_> {
     ) -> Values<Vec<u8>> {
         let keys: Vec<K> = keys.into_iter().collect();
         let mut written = keys.iter().map(AsRef::as_ref);
-        if written.any(|key| hooks::has_written(&self.engine, None, key)) {
+        if written.any(|key| self.has_written(None, key)) {
             return self.engine.multi_get_opt(keys, options);
         }
         let ask = |left: &[&[u8]]| past_filters(|| self.engine.multi_get_opt(left, options));
@@ -263,7 +263,7 @@ impl Transaction<'_> {
     ) -> Values<Vec<u8>> {
         let keys: Vec<(&W, K)> = keys.into_iter().collect();
         let mut written = keys.iter();
-        if written.any(|(cf, key)| hooks::has_written(&self.engine, Some(*cf), key.as_ref())) {
+        if written.any(|(cf, key)| self.has_written(Some(*cf), key.as_ref())) {
             return self.engine.multi_get_cf_opt(keys, options);
         }
         read_many_of(&self.sieve.filters.cf_filters, &keys, |left| {
@@ -279,7 +279,7 @@ impl Transaction<'_> {
         key: &[u8],
         ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
-        if hooks::has_written(&self.engine, None, key) {
+        if self.has_written(None, key) {
             return ask();
         }
         lookup::get(&*self.sieve.default, key, || past_filters(ask))
@@ -291,13 +291,18 @@ impl Transaction<'_> {
         key: &[u8],
         ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
-        if hooks::has_written(&self.engine, Some(cf), key) {
-            reached!(OwnWriteRead);
+        if self.has_written(Some(cf), key) {
             return ask();
         }
-        reached!(OthersKeyRead);
         let filters = (&*self.sieve.filters.cf_filters, hooks::cf_id(cf));
         lookup::get(filters, key, || past_filters(ask))
+    }
+
+    fn has_written(&self, cf: Option<&dyn AsColumnFamilyRef>, key: &[u8]) -> bool {
+        let has_written = hooks::has_written(&self.engine, cf, key);
+        reached!(OwnWriteRead, has_written);
+        reached!(OthersKeyRead, !has_written);
+        has_written
     }
 
     /// Watches or locks the key, so that a write by somebody else is noticed. Call it before the

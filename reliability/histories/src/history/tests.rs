@@ -159,3 +159,96 @@ thread 0    7..10   call k2 deleted
 ";
     assert_eq!(history.to_string(), lines);
 }
+
+/// What a recorder of thread 3 records of these calls.
+fn recorded(calls: impl FnOnce(&mut Recorder<'_>)) -> Vec<Call> {
+    let clock = Clock::default();
+    let mut recorder = Recorder::new(&clock, 3);
+    calls(&mut recorder);
+    recorder.into_calls()
+}
+
+#[test]
+fn write_is_recorded_as_one_call() {
+    let changes = vec![(0, Change::Delete), (1, Change::Put(vec![7]))];
+    let clock = Clock::default();
+    let mut recorder = Recorder::new(&clock, 3);
+    let mut meanwhile = 0;
+    let written = recorder.write(changes.clone(), |given| {
+        assert_eq!(given, changes);
+        meanwhile = clock.tick();
+        Some("batch")
+    });
+    assert_eq!(written, Some(()));
+    let calls = recorder.into_calls();
+    let [call] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!((call.thread, call.by), (3, "batch"));
+    assert_eq!(call.operation, Operation::Write(changes));
+    assert!(call.begin < meanwhile && Some(meanwhile) < call.end);
+}
+
+#[test]
+fn read_is_recorded_as_one_call() {
+    let clock = Clock::default();
+    let mut recorder = Recorder::new(&clock, 3);
+    let (values, mut meanwhile) = (vec![None, Some(vec![7])], 0);
+    let found = recorder.read(&[2, 1], |given| {
+        assert_eq!(given, [2, 1]);
+        meanwhile = clock.tick();
+        Some(("several", values.clone()))
+    });
+    assert_eq!(found, Some(values));
+    let calls = recorder.into_calls();
+    let [call] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!((call.thread, call.by), (3, "several"));
+    let read = Operation::Read(vec![(2, None), (1, Some(vec![7]))]);
+    assert_eq!(call.operation, read);
+    assert!(call.begin < meanwhile && Some(meanwhile) < call.end);
+}
+
+#[test]
+fn write_that_was_cut_short_has_no_end() {
+    let changes = vec![(2, Change::Merge(7))];
+    let calls = recorded(|recorder| {
+        assert_eq!(recorder.write(changes.clone(), |_| None), None);
+    });
+    let [call] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!(call.end, None);
+    assert_eq!(call.operation, Operation::Write(changes));
+}
+
+#[test]
+fn read_that_was_cut_short_is_not_recorded() {
+    let calls = recorded(|recorder| assert_eq!(recorder.read(&ALL, |_| None), None));
+    assert!(calls.is_empty(), "{calls:?}");
+}
+
+#[test]
+#[should_panic(expected = "values of several")]
+fn read_without_a_value_for_each_key_is_refused() {
+    recorded(|recorder| _ = recorder.read(&[0, 1], |_| Some(("several", vec![None]))));
+}
+
+#[test]
+#[should_panic(expected = "values of one")]
+fn read_with_more_values_than_keys_is_refused() {
+    recorded(|recorder| _ = recorder.read(&[0], |_| Some(("one", vec![None, None]))));
+}
+
+#[test]
+fn values_from_before_are_recorded_as_one_write() {
+    let values = [None, Some(vec![7]), None, Some(vec![8, 9])];
+    let calls = recorded(|recorder| recorder.found(&values));
+    let [call] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    let put = vec![(1, Change::Put(vec![7])), (3, Change::Put(vec![8, 9]))];
+    assert_eq!(call.operation, Operation::Write(put));
+    assert!(call.end > Some(call.begin));
+}
