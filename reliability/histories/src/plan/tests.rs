@@ -12,11 +12,11 @@ fn steps(plan: &Plan) -> impl Iterator<Item = &Step> {
 
 /// All changes of a plan.
 fn changes(plan: &Plan) -> impl Iterator<Item = &Change> {
-    let of_step = |step| match step {
-        &Step::Write(ref changes, _) => &changes[..],
-        Step::Read(..) => &[],
-    };
-    steps(plan).flat_map(of_step).map(|(_, change)| change)
+    let written = steps(plan).filter_map(|step| match step {
+        Step::Write(changes, _) => Some(changes),
+        Step::Read(..) => None,
+    });
+    written.flatten().map(|(_, change)| change)
 }
 
 /// A read could not say which of two equal values it saw.
