@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// What waits for a time waits for a short one.
-fn hasty() -> Settings {
+/// Settings whose background work waits for a millisecond only.
+fn short_waits() -> Settings {
     let short = Duration::from_millis(1);
     Settings {
         flush_interval: Some(short),
@@ -50,7 +50,7 @@ impl Written {
             let bucket = Bucket::create(ROOT, store.clone()).await.unwrap();
             let publisher = Publisher::new(bucket.clone(), options());
             let builder = Db::builder(Path::from(ROOT), store.clone())
-                .with_settings(hasty())
+                .with_settings(short_waits())
                 .with_filter_policies(vec![Arc::new(publisher.policy())]);
             let writer = SieveWriter::open(builder, bucket, options(), publisher);
             writer.await.unwrap()
