@@ -118,8 +118,14 @@ static void one_family(void) {
   rocksdb_column_family_handle_destroy(cf);
   rocksdb_close(db);
 
-  /* Nothing of it is left, so that its path can be that of a checkpoint. */
-  db = rocksdb_open(options, in_folder("destroyed"), &error);
+  rocksdb_options_t* none = rocksdb_options_create();
+  rocksdb_open(none, in_folder("missing"), &error);
+  print_error("missing");
+  rocksdb_options_destroy(none);
+}
+
+static void destroyed(void) {
+  rocksdb_t* db = rocksdb_open(options, in_folder("destroyed"), &error);
   MUST(db != NULL);
   rocksdb_put(db, writing, KEY(1), KEY(1), &error);
   const int has_filters = lsm_sieve_of(db) != NULL;
@@ -143,14 +149,10 @@ static void one_family(void) {
   char* const value = rocksdb_get(db, reading, KEY(1), &size, &error);
   MUST(is_value(value, size, 1));
   rocksdb_close(db);
+  /* Nothing of it is left, so that its path can be that of a checkpoint. */
   rocksdb_destroy_db(options, in_folder("destroyed"), &error);
   print_error("destroyed");
   printf("its folder: %d\n", access(in_folder("destroyed"), F_OK));
-
-  rocksdb_options_t* none = rocksdb_options_create();
-  rocksdb_open(none, in_folder("missing"), &error);
-  print_error("missing");
-  rocksdb_options_destroy(none);
 }
 
 static const char* const NAMES[2] = {"default", "other"};
@@ -550,6 +552,7 @@ int main(int argc, char** argv) {
   rocksdb_options_set_disable_auto_compactions(options, 1);
   flushing = rocksdb_flushoptions_create();
   one_family();
+  destroyed();
   families();
   time_to_live();
   optimistic();

@@ -65,9 +65,12 @@ impl FilteredDb {
         [self.first, key, b'k']
     }
 
+    fn family_name(&self) -> &'static str {
+        [DEFAULT, DROPPED][usize::from(self.first % 2)]
+    }
+
     fn family(&self) -> Handle<'_> {
-        let name = [DEFAULT, DROPPED][usize::from(self.first % 2)];
-        self.db.cf_handle(name).unwrap()
+        self.db.cf_handle(self.family_name()).unwrap()
     }
 
     fn renew_family(&self, name: &str) {
@@ -115,7 +118,7 @@ impl FilteredDb {
         choice: u32,
     ) -> Found {
         calls.retain(|call| keys.len() == 1 || call.keys_a_call() > 1);
-        calls.retain(|call| self.first.is_multiple_of(2) || call.names_a_cf());
+        calls.retain(|call| self.family_name() == DEFAULT || call.names_a_cf());
         let call = &calls[choice as usize % calls.len()];
         let values = call.values(on, &self.family(), keys, &ReadOptions::default);
         (call.name, values.into_iter().map(Result::unwrap).collect())
@@ -188,7 +191,7 @@ impl Door for FilteredDb {
 
     fn renew_keys(&mut self) {
         self.first += 1;
-        if self.first % 2 == 1 {
+        if self.family_name() == DROPPED {
             self.renew_family(DROPPED);
         }
     }

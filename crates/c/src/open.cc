@@ -40,15 +40,15 @@ using rocksdb::TransactionDB;
 using rocksdb::TransactionDBOptions;
 
 // What `lsm_sieve_open_by` says if RocksDB has not failed.
-Status StatusOf(const rocksdb::Slice& error) {
-  const auto without = [&](const rocksdb::Slice& prefix) {
-    rocksdb::Slice text = error;
-    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
-    return text;
+Status StatusOf(rocksdb::Slice text) {
+  const auto remove = [&](const rocksdb::Slice& prefix) {
+    const bool begins = text.starts_with(prefix);
+    if (begins) text.remove_prefix(prefix.size());
+    return begins;
   };
-  constexpr char kOfSystem[] = "IO error: ";
-  if (error.starts_with(kOfSystem)) return Status::IOError(without(kOfSystem));
-  return Status::InvalidArgument("lsm-sieve: " + without("Invalid argument: ").ToString());
+  if (remove("IO error: ")) return Status::IOError(text);
+  remove("Invalid argument: ");
+  return Status::InvalidArgument("lsm-sieve: " + text.ToString());
 }
 
 // `open_by` is `lsm_sieve_open_by`, or one like it, and `kind` what it takes after the opener and its

@@ -16,7 +16,7 @@ use lsm_sieve_slatedb::slatedb::bytes::Bytes;
 use lsm_sieve_slatedb::slatedb::config::{CheckpointOptions, CompactorOptions, Settings};
 use lsm_sieve_slatedb::slatedb::object_store::memory::InMemory;
 use lsm_sieve_slatedb::slatedb::object_store::path::Path;
-use lsm_sieve_slatedb::{Bucket, Publisher, SieveReader, SieveWriter};
+use lsm_sieve_slatedb::{Bucket, Publisher, SieveBatch, SieveReader, SieveWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -71,7 +71,7 @@ impl Written {
         keys.iter().map(|key| self.key(*key)).collect()
     }
 
-    async fn change(&self, changes: &[(Key, Change)]) -> &'static str {
+    fn batch_of(&self, changes: &[(Key, Change)]) -> SieveBatch {
         let mut batch = self.writer.batch();
         for (key, change) in changes {
             let key = self.key(*key);
@@ -80,10 +80,14 @@ impl Written {
                 Change::Delete | Change::Merge(_) => batch.delete(&key),
             }
         }
+        batch
+    }
+
+    async fn change(&self, changes: &[(Key, Change)]) -> &'static str {
         let (name, written) = match changes {
             [(key, Change::Put(value))] => ("put", self.writer.put(&self.key(*key), value).await),
             [(key, Change::Delete)] => ("delete", self.writer.delete(&self.key(*key)).await),
-            _ => ("write", self.writer.write(batch).await),
+            _ => ("write", self.writer.write(self.batch_of(changes)).await),
         };
         written.unwrap();
         name
