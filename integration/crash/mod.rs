@@ -25,7 +25,7 @@ use store::Store;
 use workload::{FAMILIES, KEYS, Step, Workload};
 
 /// Kills of an ordinary run.
-const KILLS: u64 = 100;
+const KILLS: u64 = 50;
 
 /// The child half of the harness. Does nothing unless its parent started it.
 #[test]

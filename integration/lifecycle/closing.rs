@@ -64,7 +64,7 @@ fn consolidation_and_close_do_not_wait_for_compactions() {
 /// Its flush at close, which alone saves unlogged writes, ran beside a flush of maintenance.
 #[test]
 fn close_beside_a_consolidation_keeps_unlogged_writes() {
-    const ROUNDS: u64 = 100;
+    const ROUNDS: u64 = 40;
     const FAMILIES: [&str; 4] = ["default", "one", "two", "three"];
     let home = tempfile::tempdir().unwrap();
     let mut options = options();

@@ -22,7 +22,7 @@ use crate::support::requirements::skip;
 
 const CHILD: &str = "LSM_SIEVE_FAMILIES_CHILD";
 
-/// The number of families; a thousand if unset.
+/// The number of families; 500 if unset.
 const FAMILIES: &str = "LSM_SIEVE_FAMILIES";
 
 /// The most memory of a family beside its filters.
@@ -35,7 +35,7 @@ const MOST_FILTERS: u64 = 16 << 10;
 const KEYS: u32 = 10;
 
 #[test]
-fn thousand_cfs_take_little_memory_beside_their_filters() {
+fn many_cfs_take_little_memory_beside_their_filters() {
     if allocated().is_none() {
         return skip("this C library does not tell what is allocated");
     }
@@ -62,7 +62,7 @@ fn child() {
 
 /// `speed_over_memory` is the setting of that name.
 fn measure(speed_over_memory: bool) {
-    let count: u64 = std::env::var(FAMILIES).map_or(1_000, |count| count.parse().unwrap());
+    let count: u64 = std::env::var(FAMILIES).map_or(500, |count| count.parse().unwrap());
     let home = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..count).map(|i| format!("family-{i}")).collect();
     let options = options();

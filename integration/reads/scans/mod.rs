@@ -258,7 +258,7 @@ fn every_scan_of_a_reader_shows_the_rows_of_plain_rocksdb() {
 fn random_histories_of_iterators_show_the_rows_of_plain_rocksdb() {
     let variable = |name| std::env::var(name).map(|text| text.parse().unwrap());
     let seed = variable("LSM_SIEVE_SEED").unwrap_or_else(|_| rand::rng().next_u64());
-    let histories = variable("LSM_SIEVE_SCAN_HISTORIES").unwrap_or(24);
+    let histories = variable("LSM_SIEVE_SCAN_HISTORIES").unwrap_or(12);
     println!("LSM_SIEVE_SEED={seed}");
     let settings: Vec<Setting> = settings().collect();
     for number in 0..histories {

@@ -21,7 +21,7 @@ use crate::support::history::child::report;
 use crate::support::history::kills::kill_all;
 use crate::support::history::world::{self, Task, WRITERS, run_child};
 
-const KILLS: u64 = 100;
+const KILLS: u64 = 50;
 const KEYS: u64 = 600;
 
 // ------------------------------------------------------------------ the steps of a writer
