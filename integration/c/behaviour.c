@@ -3,6 +3,7 @@
  *   behaviour FOLDER      an empty folder
  */
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -314,6 +315,25 @@ static void all_settings(void) {
   rocksdb_close(db);
 }
 
+/* Changes a byte in the middle of each stored filter. */
+static void damage_sidecars(const char* of) {
+  char path[4096];
+  DIR* const files = opendir(of);
+  EXPECT(files != NULL);
+  for (const struct dirent* file = readdir(files); file != NULL; file = readdir(files)) {
+    if (strstr(file->d_name, ".sieve") == NULL) continue;
+    snprintf(path, sizeof(path), "%s/%s", of, file->d_name);
+    FILE* const stored = fopen(path, "r+");
+    EXPECT(stored != NULL && fseek(stored, 0, SEEK_END) == 0);
+    const long middle = ftell(stored) / 2;
+    EXPECT(fseek(stored, middle, SEEK_SET) == 0);
+    const int byte = fgetc(stored);
+    EXPECT(fseek(stored, middle, SEEK_SET) == 0 && fputc(~byte & 0xff, stored) != EOF);
+    EXPECT(fclose(stored) == 0);
+  }
+  closedir(files);
+}
+
 static void operations(void) {
   rocksdb_t* db = open_plainly("operations");
   lsm_sieve_t* filters = lsm_sieve_of(db);
@@ -344,6 +364,10 @@ static void operations(void) {
   EXPECT(error == NULL && checked.entries_checked == 2000 && checked.lost == 0);
   EXPECT(checked.sidecars_checked == 2 && checked.damaged == 0 && checked.missing == 0);
   EXPECT(lsm_sieve_verify(filters, 0, &error).entries_checked == 0 && error == NULL);
+
+  damage_sidecars(in_folder("operations/sieve"));
+  checked = lsm_sieve_verify(filters, 0, &error);
+  EXPECT(checked.damaged >= 2 && failed_with("Corruption: "));
 
   lsm_sieve_set_false_positive_rate(filters, 2.0, &error);
   EXPECT(failed_with("Invalid argument: "));
@@ -440,6 +464,23 @@ static void readers(void) {
   EXPECT(db != NULL && error == NULL && has(db, cf, "ada"));
   rocksdb_put(db, writing, "eve", 3, "value", 5, &error);
   EXPECT(failed_with("Not implemented: "));
+  rocksdb_column_family_handle_destroy(cf);
+  rocksdb_close(db);
+
+  /* Filters that nobody builds are never complete. */
+  db = rocksdb_open(options, in_folder("without filters"), &error);
+  EXPECT(db != NULL);
+  put(db, NULL, "ada");
+  rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
+  rocksdb_flush(db, flushing, &error);
+  rocksdb_flushoptions_destroy(flushing);
+  rocksdb_close(db);
+  db = lsm_sieve_open_for_read_only_column_families(options, NULL, in_folder("without filters"), 1,
+                                                    &name, &of_cf, &cf, 0, &error);
+  EXPECT(db != NULL && error == NULL && has(db, cf, "ada"));
+  EXPECT(lsm_sieve_wait_for_maintenance(lsm_sieve_of(db), LIMIT_MS));
+  EXPECT(!lsm_sieve_wait_until_complete(lsm_sieve_of(db), 100));
+  EXPECT(lsm_sieve_health(lsm_sieve_of(db)).uncovered == 1);
   rocksdb_column_family_handle_destroy(cf);
   rocksdb_close(db);
 }

@@ -4,7 +4,9 @@
  *   instead FOLDER      a folder; with the databases of an earlier run it adds the same again
  */
 #define _POSIX_C_SOURCE 200809L
+#include <malloc.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -109,7 +111,8 @@ static void one_family(void) {
   rocksdb_column_family_handle_destroy(cf);
   rocksdb_close(db);
 
-  db = rocksdb_open_for_read_only(options, in_folder("one"), 0, &error);
+  /* Of one family, RocksDB does not look whether there is a log. */
+  db = rocksdb_open_for_read_only(options, in_folder("one"), /* no log */ 1, &error);
   MUST(db != NULL);
   cf = default_cf(db);
   print_keys("one family, read only", db, cf);
@@ -153,6 +156,15 @@ static void destroyed(void) {
   rocksdb_destroy_db(options, in_folder("destroyed"), &error);
   print_error("destroyed");
   printf("its folder: %d\n", access(in_folder("destroyed"), F_OK));
+
+  /* A folder of that name that holds no filters is not ours. */
+  MUST(mkdir(in_folder("own"), 0700) == 0 && mkdir(in_folder("own/sieve"), 0700) == 0);
+  FILE* const own = fopen(in_folder("own/sieve/file"), "w");
+  MUST(own != NULL && fclose(own) == 0);
+  rocksdb_destroy_db(options, in_folder("own"), &error);
+  print_error("destroyed beside a file of the program's");
+  MUST(unlink(in_folder("own/sieve/file")) == 0);
+  MUST(rmdir(in_folder("own/sieve")) == 0 && rmdir(in_folder("own")) == 0);
 }
 
 static const char* const NAMES[2] = {"default", "other"};
@@ -217,8 +229,14 @@ static void families(void) {
 }
 
 static void time_to_live(void) {
-  rocksdb_t* db = rocksdb_open_with_ttl(options, in_folder("ttl"), 3600, &error);
+  /* A record of 2017: such a database has the time behind the value, four bytes in seconds. */
+  rocksdb_t* db = rocksdb_open(options, in_folder("ttl"), &error);
   MUST(db != NULL);
+  rocksdb_put(db, writing, KEY(1), "old\0\x2f\x68\x59", 7, &error);
+  rocksdb_close(db);
+  db = rocksdb_open_with_ttl(options, in_folder("ttl"), 3600, &error);
+  MUST(db != NULL);
+  rocksdb_compact_range(db, NULL, 0, NULL, 0);
   rocksdb_column_family_handle_t* cf = default_cf(db);
   fill(db, cf);
   print_keys("time to live", db, cf);
@@ -279,6 +297,43 @@ static void create_if_absent(const char* name, rocksdb_transaction_t* transactio
   printf("\n");
   print_absent(name, base, before);
 }
+
+#ifdef __GLIBC__
+static size_t allocated(void) {
+  const struct mallinfo2 all = mallinfo2();
+  return all.uordblks + all.hblkhd;
+}
+
+/* A million locks are the default, and take more memory than all else of a small database. */
+static void print_few_locks(const char* name, size_t before) {
+  printf("%s: %d\n", name, allocated() < before + ((size_t)16 << 20));
+}
+
+static void few_locks(void) {
+  rocksdb_optimistictransactiondb_options_t* few = rocksdb_optimistictransactiondb_options_create();
+  rocksdb_optimistictransactiondb_options_set_occ_lock_buckets(few, 16);
+  size_t before = allocated();
+  rocksdb_optimistictransactiondb_t* db = rocksdb_optimistictransactiondb_open_with_otxn_db_options(
+      options, few, in_folder("few locks"), &error);
+  MUST(db != NULL);
+  print_few_locks("few locks", before);
+  rocksdb_optimistictransactiondb_close(db);
+
+  const rocksdb_options_t* of_cfs[2] = {options, options};
+  rocksdb_column_family_handle_t* cfs[2];
+  before = allocated();
+  db = rocksdb_optimistictransactiondb_open_column_families_with_otxn_db_options(
+      options, few, in_folder("few locks of families"), 2, NAMES, of_cfs, cfs, &error);
+  MUST(db != NULL);
+  print_few_locks("families with few locks", before);
+  rocksdb_column_family_handle_destroy(cfs[0]);
+  rocksdb_column_family_handle_destroy(cfs[1]);
+  rocksdb_optimistictransactiondb_close(db);
+  rocksdb_optimistictransactiondb_options_destroy(few);
+}
+#else
+static void few_locks(void) {}
+#endif
 
 /* Whether a transaction reads a key; with its snapshot, if it has one. */
 static int reads(rocksdb_transaction_t* transaction, int i, int for_update) {
@@ -555,6 +610,7 @@ int main(int argc, char** argv) {
   destroyed();
   families();
   time_to_live();
+  few_locks();
   optimistic();
   locking();
   races();

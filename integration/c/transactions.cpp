@@ -407,6 +407,47 @@ void LocksAreThoseAskedFor(bool locks, const std::string& folder) {
   }
 }
 
+// A read for update may be asked not to compare with the transaction's snapshot: it then reads what was
+// written since, and a commit does not fail for it.
+void WhatIsNotValidatedIsRead(bool locks, const std::string& folder) {
+  std::vector<Status> answers[2];
+  for (const bool filtered : {false, true}) {
+    Database database(filtered, locks, folder + (filtered ? "" : " plain"));
+    EXPECT(!filtered || IsComplete(database.db.get()));
+    ColumnFamilyHandle* const cf = database.cfs[1];
+    std::vector<std::function<Status(Transaction&, const Slice&, bool)>> reads{
+        [&](Transaction& transaction, const Slice& key, bool validates) {
+          std::string value;
+          return transaction.GetForUpdate({}, cf, key, &value, true, validates);
+        },
+        [&](Transaction& transaction, const Slice& key, bool validates) {
+          PinnableSlice value;
+          return transaction.GetForUpdate({}, cf, key, &value, true, validates);
+        },
+        [&](Transaction& transaction, const Slice& key, bool validates) {
+          PinnableWideColumns columns;
+          return transaction.GetEntityForUpdate({}, cf, key, &columns, true, validates);
+        },
+    };
+    size_t number = 0;
+    for (const auto& read : reads) {
+      for (const bool validates : {false, true}) {
+        for (const bool is_written : {false, true}) {
+          const std::string key = Key(number++);
+          const std::unique_ptr<Transaction> transaction(database.begin());
+          transaction->SetSnapshot();
+          if (is_written) EXPECT(database.db->Put({}, cf, key, "other").ok());
+          answers[filtered].push_back(read(*transaction, key, validates));
+          EXPECT(!locks || answers[filtered].back().IsBusy() == (validates && is_written));
+          EXPECT(transaction->Put(cf, "own " + key, "value").ok());
+          answers[filtered].push_back(transaction->Commit());
+        }
+      }
+    }
+  }
+  EXPECT(answers[0] == answers[1]);
+}
+
 // A flush takes the memtable in which a commit looks for the writes of others; it is kept for that.
 void CommitsAfterAFlush(bool locks, const std::string& folder) {
   Database database(true, locks, folder);
@@ -483,6 +524,11 @@ void EachOpenHasFilters(const std::string& folder) {
              .ok());
   int32_t ttl = 0;
   EXPECT(with_ttl->GetTtl(cfs[1], &ttl).ok() && ttl == 7200);
+  with_ttl->SetTtl(cfs[1], 7);
+  EXPECT(with_ttl->GetTtl(cfs[1], &ttl).ok() && ttl == 7);
+  EXPECT(with_ttl->GetTtl(cfs[0], &ttl).ok() && ttl == 3600);
+  with_ttl->SetTtl(8);
+  EXPECT(with_ttl->GetTtl(cfs[0], &ttl).ok() && ttl == 8);
   for (ColumnFamilyHandle* cf : cfs) delete cf;
   HasFilters(with_ttl);
 
@@ -639,6 +685,7 @@ int main(int argc, char** argv) {
     EachReadAnswersAsRocksDB(locks, folder + kind + " reads");
     DeniedKeysAreGuarded(locks, folder + kind + " guarded");
     LocksAreThoseAskedFor(locks, folder + kind + " locked");
+    WhatIsNotValidatedIsRead(locks, folder + kind + " unvalidated");
     CommitsAfterAFlush(locks, folder + kind + " flushed");
   }
   NoCommitPassesMemtables(folder + "/passing");

@@ -525,3 +525,21 @@ unsafe fn open_by<D>(
         unsafe { open(called, options, settings, cfs, handles, engine) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The open that stands in place of RocksDB's opens without filters what filters cannot serve. What
+    /// RocksDB refuses, it does not open a second time.
+    #[test]
+    fn an_error_of_rocksdb_is_no_reason_against_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let options = Options::default();
+        let missing = SieveDb::builder(home.path().join("missing"))
+            .options(&options)
+            .open();
+        let failure = missing.map(drop).map_err(Failure::from).unwrap_err();
+        assert!(matches!(failure, Failure::Engine(text) if text.contains("does not exist")));
+    }
+}

@@ -86,9 +86,10 @@ in_place_of! {
         = Named(n, names, of_cfs, cfs), plain(LSM_SIEVE_WRITE),
         rocksdb_open_column_families_with_ttl(path; ttls);
 
+    // RocksDB opens one column family beside a log, whatever `refuse_wal` says.
     rocksdb_open_for_read_only(options: Options, path: Text, refuse_wal: c_uchar) -> rocksdb_t
         = One, plain(LSM_SIEVE_READ_ONLY),
-        rocksdb_open_for_read_only_column_families(path; refuse_wal);
+        rocksdb_open_for_read_only_column_families(path; 0);
     rocksdb_open_for_read_only_column_families(
         options: Options, path: Text, n: c_int, names: Names, of_cfs: CfOptions, cfs: Handles,
         refuse_wal: c_uchar

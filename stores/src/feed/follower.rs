@@ -100,12 +100,7 @@ impl Follower {
         lock: Option<FolderLock>,
     ) -> Result<Self, FilterFolderError> {
         let hash = options.get_hash();
-        // There are no memtables and no segments.
-        let options = FrontOptions {
-            segment_rate: None,
-            cfs: 0,
-            ..options.clone().static_filters(false).resolved()
-        };
+        let options = options.clone().static_filters(false).resolved();
         let opening = Opening::of_own_folder(disk, folder, &options, hash)?;
         let shared = Shared {
             hasher: opening.hasher,
