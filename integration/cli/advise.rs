@@ -229,6 +229,27 @@ fn front_advice_counts_the_filters_above_the_last_level() {
     );
 }
 
+#[test]
+fn front_advice_counts_the_levels_of_its_own_column_family() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    let mut db = DB::open(&options, home.path()).unwrap();
+    db.create_cf("users", &options).unwrap();
+    let users = db.cf_handle("users").unwrap();
+    for key in (0..LOADED).map(u32::to_be_bytes) {
+        db.put(key, b"a record").unwrap();
+        db.put_cf(users, key, b"a record").unwrap();
+    }
+    db.flush().unwrap();
+    db.flush_cf(users).unwrap();
+    db.compact_range_cf(users, None::<&[u8]>, None::<&[u8]>);
+    for (family, share) in [("default", 0.0), ("users", 1.0)] {
+        let advised = front(home.path(), &["--column-family", family]);
+        assert_eq!(number(&advised["last_level_share"]), share, "{advised}");
+    }
+}
+
 /// RocksDB calls the SSTs of a newer one corrupt. Nobody must be told to repair them.
 #[test]
 fn ssts_of_a_newer_rocksdb_are_not_called_damaged() {

@@ -67,10 +67,11 @@ impl Hunt {
     /// A hunt over the door of this name. `LSM_SIEVE_LINEARIZABLE` sets the number of histories, and
     /// `LSM_SIEVE_SEED` the seed.
     pub fn new(door: &'static str, histories: u64) -> Self {
+        let set = |variable| number(variable, std::env::var(variable).ok());
         Self {
             door,
-            seed: number("LSM_SIEVE_SEED").unwrap_or_else(rand::random),
-            histories: number("LSM_SIEVE_LINEARIZABLE").unwrap_or(histories),
+            seed: set("LSM_SIEVE_SEED").unwrap_or_else(rand::random),
+            histories: set("LSM_SIEVE_LINEARIZABLE").unwrap_or(histories),
         }
     }
 
@@ -121,9 +122,9 @@ impl Hunt {
     }
 }
 
-/// A number in the environment.
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
+/// The number that a variable of the environment is set to.
+fn number(variable: &str, text: Option<String>) -> Option<u64> {
+    let text = text?;
     Some(
         text.parse()
             .unwrap_or_else(|_| panic!("{variable}={text} is no number")),

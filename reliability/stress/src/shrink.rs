@@ -186,7 +186,57 @@ impl<'a> Shrinking<'a> {
 
 #[cfg(test)]
 mod tests {
+    use serde::{Deserialize, Serialize};
+
     use super::*;
+
+    fn violation(lost: bool) -> Violation {
+        match lost {
+            true => Violation::lost("a key"),
+            false => Violation::other("a call"),
+        }
+    }
+
+    /// Loses a key by the steps 3 and 7, and fails otherwise by one of them; or the other way round.
+    #[derive(Clone, Serialize, Deserialize)]
+    struct Fails {
+        loses: bool,
+    }
+
+    impl Target for Fails {
+        type Step = u32;
+
+        fn run(
+            &self,
+            steps: &[u32],
+            _: &Path,
+            _: &mut Tally,
+            _: &mut impl Watch,
+        ) -> Result<(), Failure> {
+            let lost = match [3, 7].map(|step| steps.contains(&step)) {
+                [true, true] => self.loses,
+                [false, false] => return Ok(()),
+                _ => !self.loses,
+            };
+            Err(Failure::at(0)(violation(lost)))
+        }
+
+        fn simpler(&self) -> Vec<Self> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn lost_key_and_another_failure_do_not_replace_each_other() {
+        let home = tempfile::tempdir().unwrap();
+        for loses in [true, false] {
+            let plan = Plan::new((Fails { loses }, (0..10).collect()));
+            let (violation, limit) = (violation(loses), Duration::from_secs(60));
+            let shrunk = shrink(&plan, 9, violation, home.path(), limit, &mut ());
+            assert_eq!(shrunk.case.steps, [3, 7]);
+            assert_eq!(shrunk.violation.lost, loses);
+        }
+    }
 
     #[test]
     fn shrinking_keeps_only_what_the_failure_needs() {

@@ -208,3 +208,19 @@ fn calls_that_a_crash_cut_short_are_linearizable() {
     let called = called(1_000, true);
     assert!(called["reopen"].len() > 300, "{}", called["reopen"].len());
 }
+
+/// Another hunt than the one that was asked for would run, and pass.
+#[test]
+fn variable_that_is_set_to_no_number_is_refused_by_name() {
+    let of = |text: &str| number("LSM_SIEVE_LINEARIZABLE", Some(text.to_owned()));
+    assert_eq!(of("1000"), Some(1_000));
+    assert_eq!(number("LSM_SIEVE_LINEARIZABLE", None), None);
+    for text in ["1e6", "0x7", "-1", ""] {
+        let panic = std::panic::catch_unwind(|| of(text)).expect_err(text);
+        let message = panic.downcast_ref::<String>().expect("a message");
+        assert_eq!(
+            *message,
+            format!("LSM_SIEVE_LINEARIZABLE={text} is no number")
+        );
+    }
+}

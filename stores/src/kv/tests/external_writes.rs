@@ -165,6 +165,20 @@ fn filter_is_stored_again_after_external_writes() {
     }
 }
 
+/// They would stay for ever, once for each external write.
+#[test]
+fn journal_entries_from_before_external_writes_are_removed() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Journal);
+    check(&store);
+    write(&store, 0..500);
+    drop(store.external_writes().unwrap());
+    write(&store, 500..520);
+    assert!(memory.entries() <= 20, "{}", memory.entries());
+    check(&store);
+    check_after_crash(&disk, &memory);
+}
+
 #[test]
 fn store_without_a_trusted_filter_is_read_once() {
     for recovery in WITH_RECORDS {
