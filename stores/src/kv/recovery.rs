@@ -23,6 +23,9 @@ use crate::kv::store::{Record, Store};
 use crate::reach::reached;
 use lsm_sieve_front::segment::SegmentId;
 
+#[cfg(test)]
+mod tests;
+
 /// How a stored filter is known to hold every key, after a restart. The [module](super) compares
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A store in memory. What was committed is there at once.
 #[derive(Clone, Default)]
-struct Memory(Arc<Shared>);
+pub(super) struct Memory(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -45,7 +45,7 @@ struct Shared {
 
 #[derive(Debug, thiserror::Error)]
 #[error("it fails, for a test")]
-struct Failed;
+pub(super) struct Failed;
 
 impl Memory {
     /// A store of its own in the same state.
@@ -59,7 +59,7 @@ impl Memory {
         self.0.scans.load(Ordering::SeqCst)
     }
 
-    fn entries(&self) -> usize {
+    pub(super) fn entries(&self) -> usize {
         let state = self.0.state.lock().unwrap();
         state.1.keys().filter(|key| key[0] == b'j').count()
     }
