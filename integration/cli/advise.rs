@@ -90,12 +90,17 @@ fn front_advice_uses_engine_counters() {
     is_refused(&["advise", "front", path, "--key-file", "/dev/null"]);
     is_refused(&["advise", "front", path, "--reads", "0", "--misses", "0"]);
     let (reads, misses) = look_up(&db);
+    for key in [1_000, 2_000, LOADED] {
+        db.raw_iterator().seek(key.to_be_bytes());
+    }
     std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
 
     let advised = front(&folder, &["--statistics", file.to_str().unwrap()]);
     assert_eq!(advised["counted"]["reads"], reads, "{advised}");
     assert_eq!(advised["counted"]["misses"], misses, "{advised}");
     assert_eq!(advised["counted"]["writes"], LOADED, "{advised}");
+    assert_eq!(advised["seeks"]["seeks"], 3, "{advised}");
+    assert_eq!(advised["seeks"]["empty"], 1, "{advised}");
     let verdict = &advised["verdict"];
     assert_eq!(verdict["miss_share"], 0.75);
     assert_eq!(verdict["use_it"], true, "{advised}");
@@ -184,8 +189,10 @@ fn front_advice_uses_looked_up_keys() {
     drop(db);
     let lines = (4_500..6_500).map(|user| format!("user{user}\n"));
     std::fs::write(&file, lines.collect::<String>()).unwrap();
-    let advised = front(&folder, &["--key-file", file.to_str().unwrap()]);
+    let keys = ["--key-file", file.to_str().unwrap(), "--writes", "700"];
+    let advised = front(&folder, &keys);
     assert_eq!(advised["counted"]["reads"], 2_000);
+    assert_eq!(advised["counted"]["writes"], 700);
     assert_eq!(advised["counted"]["misses"], 1_501);
     assert_eq!(advised["verdict"]["use_it"], true, "{advised}");
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::harness::{case_file, count, is_found_and_shrunk, passes};
-use crate::runner::is_refused;
+use crate::runner::{is_refused, run, text};
 
 #[test]
 fn cases_from_a_fixed_seed_pass() {
@@ -81,6 +81,31 @@ fn faulty_sieve() -> String {
 #[test]
 fn injected_lost_write_is_found_and_shrunk() {
     is_found_and_shrunk(&faulty_sieve(), 2);
+}
+
+/// Each snapshot is read at its own moment.
+#[test]
+fn write_lost_before_one_snapshot_is_found_by_its_reads_alone() {
+    let write = r#"{"write":{"update":{"family":1,"key":77,"change":{"put":1}},"way":"front"}}"#;
+    let lost = r#"{"lie":{"family":1,"key":77}}"#;
+    for (steps, wrong) in [([lost, write], "old"), ([write, lost], "new")] {
+        for api in ["old", "new"] {
+            let read = format!(
+                r#"{{"read":{{"keys":{{"family":1,"from":77,"count":1}},"api":"{api}-snapshot"}}}}"#
+            );
+            let [first, second] = steps;
+            let snapshot = r#""snapshot""#;
+            let lines = [SIEVE, first, snapshot, second, snapshot, write, &read];
+            let case = case_file(&lines.join("\n"));
+            let output = run(["--replay", case.path().to_str().unwrap()]);
+            let said = text(&output.stderr);
+            assert_eq!(
+                output.status.code(),
+                Some(i32::from(api == wrong)),
+                "{said}"
+            );
+        }
+    }
 }
 
 #[test]

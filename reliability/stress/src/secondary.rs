@@ -78,8 +78,8 @@ impl Secondary {
                 };
                 tally.read(Certainty::of(there.as_ref().map(|_| 0)));
                 let denied = self.0.filters().answer_cf(&handle, key).is_absent();
-                let same = found == there
-                    && (among_many == there || self.reads_disagree(name, key, there.as_deref())?);
+                let engine_disagrees = || self.reads_disagree(name, key, there.as_deref());
+                let same = is_same(&there, &found, &among_many, engine_disagrees)?;
                 if !same || (denied && there.is_some()) {
                     let key = key[..key.len().min(60)].escape_ascii();
                     let what = format!("a secondary answers wrongly for {key} of family {name:?}");
@@ -107,5 +107,39 @@ impl Secondary {
             let among_many = many.next().transpose()?.flatten();
             Ok(among_many.as_deref() != there)
         })
+    }
+}
+
+/// Whether both reads found what is there. The engine's own batch read may differ from it.
+fn is_same<V: PartialEq, E>(
+    there: &V,
+    found: &V,
+    among_many: &V,
+    engine_disagrees: impl FnOnce() -> Result<bool, E>,
+) -> Result<bool, E> {
+    Ok(found == there && (among_many == there || engine_disagrees()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_read_of_a_secondary_must_find_what_is_there() {
+        for (found, among_many, engine_disagrees, expected) in [
+            (1, 1, false, true),
+            (2, 1, false, false),
+            (2, 1, true, false),
+            (1, 2, false, false),
+            (1, 2, true, true),
+            (2, 2, false, false),
+        ] {
+            let same = is_same(&1, &found, &among_many, || Ok::<_, ()>(engine_disagrees));
+            assert_eq!(
+                same,
+                Ok(expected),
+                "{found} {among_many} {engine_disagrees}"
+            );
+        }
     }
 }
