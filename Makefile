@@ -46,7 +46,7 @@ $(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/bui
     echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/checkout")
 endif
 
-# Many tests wait for the disk or for each other's processes.
+# Many tests wait for the disk, or for processes that they start.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 
 CARGO ?= cargo

@@ -4,12 +4,14 @@
  *   instead FOLDER      a folder; with the databases of an earlier run it adds the same again
  */
 #define _POSIX_C_SOURCE 200809L
-#include <malloc.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "support.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #define KEYS 200
 

@@ -366,37 +366,43 @@ void DeniedKeysAreGuarded(bool locks, const std::string& folder) {
   }
 }
 
+// Reads of one key for update, with all that they may be asked for.
+using ReadForUpdate = Status (*)(Transaction&, ColumnFamilyHandle*, const Slice& key, bool exclusive,
+                                 bool validates);
+const ReadForUpdate kReadsForUpdate[]{
+    [](Transaction& transaction, ColumnFamilyHandle* cf, const Slice& key, bool exclusive,
+       bool validates) {
+      std::string value;
+      return transaction.GetForUpdate({}, cf, key, &value, exclusive, validates);
+    },
+    [](Transaction& transaction, ColumnFamilyHandle* cf, const Slice& key, bool exclusive,
+       bool validates) {
+      PinnableSlice value;
+      return transaction.GetForUpdate({}, cf, key, &value, exclusive, validates);
+    },
+    [](Transaction& transaction, ColumnFamilyHandle* cf, const Slice& key, bool exclusive,
+       bool validates) {
+      PinnableWideColumns columns;
+      return transaction.GetEntityForUpdate({}, cf, key, &columns, exclusive, validates);
+    },
+};
+
 // A read for update takes the lock that it is asked for. Optimistic transactions watch the key either
 // way.
 void LocksAreThoseAskedFor(bool locks, const std::string& folder) {
   Database database(true, locks, folder);
   EXPECT(IsComplete(database.db.get()));
   ColumnFamilyHandle* const cf = database.cfs[1];
-  using Locking = std::function<Status(Transaction&, const Slice&, bool exclusive)>;
-  const std::vector<Locking> reads{
-      [&](Transaction& transaction, const Slice& key, bool exclusive) {
-        std::string value;
-        return transaction.GetForUpdate({}, cf, key, &value, exclusive);
-      },
-      [&](Transaction& transaction, const Slice& key, bool exclusive) {
-        PinnableSlice value;
-        return transaction.GetForUpdate({}, cf, key, &value, exclusive);
-      },
-      [&](Transaction& transaction, const Slice& key, bool exclusive) {
-        PinnableWideColumns columns;
-        return transaction.GetEntityForUpdate({}, cf, key, &columns, exclusive);
-      },
-  };
   size_t number = 0;
-  for (const auto& read : reads) {
+  for (const ReadForUpdate read : kReadsForUpdate) {
     for (const bool exclusive : {false, true}) {
       const std::string key = "locked " + std::to_string(number++);
       const std::unique_ptr<Transaction> first(database.begin()), second(database.begin()),
           third(database.begin());
       for (Transaction* transaction : {second.get(), third.get()}) transaction->SetLockTimeout(1);
-      EXPECT(read(*first, key, exclusive).IsNotFound());
+      EXPECT(read(*first, cf, key, exclusive, true).IsNotFound());
       if (locks) {
-        const Status shared = read(*second, key, exclusive);
+        const Status shared = read(*second, cf, key, exclusive, true);
         EXPECT(exclusive ? shared.IsTimedOut() : shared.IsNotFound());
         EXPECT(third->Put(cf, key, "third").IsTimedOut());
       } else {
@@ -415,29 +421,15 @@ void WhatIsNotValidatedIsRead(bool locks, const std::string& folder) {
     Database database(filtered, locks, folder + (filtered ? "" : " plain"));
     EXPECT(!filtered || IsComplete(database.db.get()));
     ColumnFamilyHandle* const cf = database.cfs[1];
-    std::vector<std::function<Status(Transaction&, const Slice&, bool)>> reads{
-        [&](Transaction& transaction, const Slice& key, bool validates) {
-          std::string value;
-          return transaction.GetForUpdate({}, cf, key, &value, true, validates);
-        },
-        [&](Transaction& transaction, const Slice& key, bool validates) {
-          PinnableSlice value;
-          return transaction.GetForUpdate({}, cf, key, &value, true, validates);
-        },
-        [&](Transaction& transaction, const Slice& key, bool validates) {
-          PinnableWideColumns columns;
-          return transaction.GetEntityForUpdate({}, cf, key, &columns, true, validates);
-        },
-    };
     size_t number = 0;
-    for (const auto& read : reads) {
+    for (const ReadForUpdate read : kReadsForUpdate) {
       for (const bool validates : {false, true}) {
         for (const bool is_written : {false, true}) {
           const std::string key = Key(number++);
           const std::unique_ptr<Transaction> transaction(database.begin());
           transaction->SetSnapshot();
           if (is_written) EXPECT(database.db->Put({}, cf, key, "other").ok());
-          answers[filtered].push_back(read(*transaction, key, validates));
+          answers[filtered].push_back(read(*transaction, cf, key, true, validates));
           EXPECT(!locks || answers[filtered].back().IsBusy() == (validates && is_written));
           EXPECT(transaction->Put(cf, "own " + key, "value").ok());
           answers[filtered].push_back(transaction->Commit());
