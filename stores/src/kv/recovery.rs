@@ -24,6 +24,7 @@ use crate::reach::reached;
 use lsm_sieve_front::segment::SegmentId;
 
 #[cfg(test)]
+#[cfg(not(interleave))]
 mod tests;
 
 /// How a stored filter is known to hold every key, after a restart. The [module](super) compares
