@@ -337,9 +337,6 @@ static void damage_sidecars(const char* of) {
 static void operations(void) {
   rocksdb_t* db = open_plainly("operations");
   lsm_sieve_t* filters = lsm_sieve_of(db);
-  /* If the first run of maintenance finds an SST already, it reads its keys and flushes those that
-   * came since: one SST more. */
-  wait_for_rest(filters);
   rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
   for (int sst = 0; sst < 2; ++sst) {
     for (int i = 0; i < 1000; ++i) {
