@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "support.h"
 
@@ -315,13 +316,13 @@ static void all_settings(void) {
   rocksdb_close(db);
 }
 
-/* Changes a byte in the middle of each stored filter. */
-static void damage_sidecars(const char* of) {
+/* Changes a byte in the middle of each file with this ending. */
+static void damage(const char* of, const char* ending) {
   char path[4096];
   DIR* const files = opendir(of);
   EXPECT(files != NULL);
   for (const struct dirent* file = readdir(files); file != NULL; file = readdir(files)) {
-    if (strstr(file->d_name, ".sieve") == NULL) continue;
+    if (strstr(file->d_name, ending) == NULL) continue;
     snprintf(path, sizeof(path), "%s/%s", of, file->d_name);
     FILE* const stored = fopen(path, "r+");
     EXPECT(stored != NULL && fseek(stored, 0, SEEK_END) == 0);
@@ -362,7 +363,7 @@ static void operations(void) {
   EXPECT(checked.sidecars_checked == 2 && checked.damaged == 0 && checked.missing == 0);
   EXPECT(lsm_sieve_verify(filters, 0, &error).entries_checked == 0 && error == NULL);
 
-  damage_sidecars(in_folder("operations/sieve"));
+  damage(in_folder("operations/sieve"), ".sieve");
   checked = lsm_sieve_verify(filters, 0, &error);
   EXPECT(checked.damaged >= 2 && failed_with("Corruption: "));
 
@@ -399,6 +400,34 @@ static void wait_that_closes(void) {
 }
 
 /* RocksDB's own extractor says which prefixes the filters have. */
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+/* The filters lack the keys of an SST that cannot be read. */
+static void wait_that_ends_with_its_limit(void) {
+  rocksdb_t* db = rocksdb_open(options, in_folder("damaged"), &error);
+  EXPECT(db != NULL);
+  for (int i = 0; i < 1000; ++i) {
+    char key[32];
+    snprintf(key, sizeof(key), "%d", i);
+    put(db, NULL, key);
+  }
+  rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
+  rocksdb_flush(db, flushing, &error);
+  rocksdb_flushoptions_destroy(flushing);
+  rocksdb_close(db);
+  damage(in_folder("damaged"), ".sst");
+  db = open_plainly("damaged");
+  const double began = seconds();
+  EXPECT(!lsm_sieve_wait_until_complete(lsm_sieve_of(db), 200));
+  const double waited = seconds() - began;
+  EXPECT(waited >= .2 && waited < 20);
+  rocksdb_close(db);
+}
+
 static void prefixes(void) {
   rocksdb_options_t* extracting = rocksdb_options_create_copy(options);
   rocksdb_options_set_prefix_extractor(extracting, rocksdb_slicetransform_create_fixed_prefix(5));
@@ -588,6 +617,7 @@ int main(int argc, char** argv) {
   all_settings();
   operations();
   wait_that_closes();
+  wait_that_ends_with_its_limit();
   prefixes();
   readers();
   openers();

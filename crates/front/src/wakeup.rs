@@ -237,6 +237,34 @@ mod tests {
         assert!(!wakeup.is_answered(after, LONG));
     }
 
+    /// One of several who wait for the same would sleep on.
+    #[test]
+    fn answer_and_end_wake_all_who_wait() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        for ends in [false, true] {
+            let wakeup = Wakeup::default();
+            let ticket = wakeup.request(|requests| requests.consolidate = true);
+            thread::scope(|scope| {
+                let waiters = [0; 4].map(|_| {
+                    scope.spawn(|| {
+                        let began = Instant::now();
+                        (wakeup.wait_for(ticket, LIMIT).is_err(), began.elapsed())
+                    })
+                });
+                thread::sleep(Duration::from_millis(100));
+                if ends {
+                    wakeup.end();
+                } else {
+                    wakeup.answer(ticket, None);
+                }
+                for waiter in waiters {
+                    let (failed, waited) = waiter.join().unwrap();
+                    assert!(failed == ends && waited < LIMIT / 2, "{waited:?}");
+                }
+            });
+        }
+    }
+
     /// All wait for the same to change, and maintenance came last.
     #[test]
     fn request_wakes_maintenance_beside_others_who_wait() {

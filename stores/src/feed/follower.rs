@@ -145,8 +145,8 @@ impl Follower {
     }
 
     /// Replaces the filter by a snapshot that has every key that the store had at `position`. The
-    /// feed is followed from there, also if the filter was further; then the filter that is stored
-    /// is removed, durably, because the store may have gone back.
+    /// feed is followed from there, also if the filter was further. Unless it was not, the filter
+    /// that is stored is removed, durably, because the store may have gone back.
     ///
     /// # Panics
     /// If the snapshot was begun by another follower.
@@ -156,10 +156,12 @@ impl Follower {
             is_own,
             "a snapshot is installed in the follower that began it"
         );
-        let mut goes_back = self.position() > Some(position);
-        fault!(StoredFeedAheadOfSnapshot, goes_back = false);
-        if goes_back {
-            reached!(SnapshotGoesBack);
+        let known = self.position();
+        // A stored filter that could not be loaded may be of any position.
+        let mut may_go_back = known.is_none_or(|known| known > position);
+        fault!(StoredFeedAheadOfSnapshot, may_go_back = false);
+        if may_go_back {
+            reached!(SnapshotGoesBack, known.is_some());
             self.distrust();
         }
         self.take(snapshot.filter, position);

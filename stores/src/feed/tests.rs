@@ -421,6 +421,31 @@ fn a_stored_filter_that_is_ahead_of_a_snapshot_does_not_come_back() {
     assert_eq!(open(&disk, 1).position(), Some(20));
 }
 
+/// The budget had no room for it, and it was further all the same.
+#[test]
+fn a_stored_filter_that_was_not_loaded_does_not_come_back() {
+    let disk = MemoryDisk::new();
+    let mut follower = open(&disk, 1);
+    let snapshot = follower.snapshot(Items::new(10_000));
+    (0..10_000).for_each(|number| snapshot.insert(&key(number)));
+    follower.install(snapshot, 50);
+    assert!(follower.save());
+    drop(follower);
+    let options = FilterOptions::default().memory_budget(4 << 10);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut follower =
+        Follower::open_on(shared, Path::new("/filter"), 1, &options, None).unwrap();
+    assert_eq!(follower.position(), None);
+    let snapshot = follower.snapshot(Items::new(1));
+    snapshot.insert(&key(20_000));
+    follower.install(snapshot, 20);
+    for disk in disk.after_power_cut(1) {
+        let follower = open(&disk, 1);
+        assert_eq!(follower.position(), None);
+        assert!(!follower.filter().is_absent(&key(20_000), 0));
+    }
+}
+
 /// A reader that sees a position finds every key that it brought.
 #[test]
 fn a_position_is_seen_after_its_keys() {

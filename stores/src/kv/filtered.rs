@@ -253,7 +253,6 @@ impl<S: Store> FilteredStore<S> {
     }
 }
 
-/// The state of the filter, and its maintenance.
 /// Adds the hashes that the stored filter lacks of this state. Returns their number.
 fn complete(cf: &CfFilter, state: State, missing: &[KeyHash]) -> u64 {
     let summary = cf.view().summary;
@@ -264,6 +263,7 @@ fn complete(cf: &CfFilter, state: State, missing: &[KeyHash]) -> u64 {
     missing.len() as u64
 }
 
+/// The state of the filter, and its maintenance.
 impl<S: Store> Deref for FilteredStore<S> {
     type Target = Filters;
 

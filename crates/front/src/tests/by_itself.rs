@@ -9,15 +9,17 @@
 //!
 //! *Memory.* What is gone is held by nobody: a `Weak` of it has nothing left.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::memory_lsm::{Scan, Store, Stored};
+use super::memory_lsm::{FOLDER, Scan, Store, Stored};
+use crate::disk::Disk as _;
 use crate::math::{Bits, Items};
 use crate::options::{FilterSize, FrontOptions};
 use crate::prefix::{Prefix, Prefixes};
-use crate::segment::SealedFilter;
+use crate::segment::{SealedFilter, SegmentId, SidecarName};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -338,8 +340,28 @@ fn files_of_segments_that_are_gone_are_removed() {
     turn_while_woken(&store);
     assert_eq!(store.filters.filter_store.list().len(), 4);
     store.compact();
+    let runs = store.filters.wakeup.runs();
     turn_while_woken(&store);
     assert_eq!(store.filters.filter_store.list(), store.segments());
+    assert_eq!(store.filters.wakeup.runs(), runs + 2);
+}
+
+/// Its removal is tried in each run, and causes none.
+#[test]
+fn file_that_cannot_be_removed_wakes_nobody() {
+    let stored = Stored::new();
+    let disk = stored.disk.clone();
+    let store = Store::open_without_thread(stored, &roomy());
+    store.look();
+    // A folder is no file.
+    let name = SidecarName::Segment(SegmentId::from_bytes([9; 16]));
+    disk.create_folder(&Path::new(FOLDER).join(name.to_string()))
+        .unwrap();
+    (0..4).for_each(|_| store.look());
+    store.turn();
+    let runs = store.filters.wakeup.runs();
+    (0..8).for_each(|_| store.turn());
+    assert_eq!(store.filters.wakeup.runs(), runs);
 }
 
 /// A read that fails twice is tried again after the backoff, and again.

@@ -375,3 +375,29 @@ fn keys_written_while_the_summary_is_dropped_are_found() {
         }
     });
 }
+
+/// Who waits for complete filters waits on for a segment that can be covered.
+#[test]
+fn segment_without_an_id_ends_no_wait_for_another() {
+    let store = open();
+    let cf_filter = &**store.cf_filter();
+    let listed = cf_filter.list(|| ());
+    let segment = || {
+        let id = SegmentId::from_bytes([1; 16]);
+        Some(store.filters.registry.open(id))
+    };
+    let cases = [
+        (vec![None], true),
+        (vec![None, segment()], false),
+        (vec![segment()], false),
+    ];
+    for (filters, stays) in cases {
+        let range = None;
+        let uncovered = filters
+            .into_iter()
+            .map(|filter| WithRange { filter, range });
+        let coverage = Coverage::all_but(uncovered.collect());
+        assert!(cf_filter.publish(&listed, summary(&store), coverage, HashSet::new()));
+        assert_eq!(cf_filter.lookups().stays_uncovered(false), stays);
+    }
+}

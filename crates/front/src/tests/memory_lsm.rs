@@ -29,7 +29,7 @@ use crate::segment::SegmentId;
 use crate::sync::{Mutex, MutexGuard, unpoisoned, yield_now};
 
 /// On the disk in memory. The log of keys alone is a real file, without a name, in the real folder.
-const FOLDER: &str = "/tmp";
+pub(super) const FOLDER: &str = "/tmp";
 
 /// A value, or `None` for a tombstone.
 pub(super) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
