@@ -198,7 +198,7 @@ fn audited_denial_in_a_batch_of_prefixes_is_that_of_its_own_start() {
     store.put(&key(7), b"value");
     let (there, absent) = (key(7), key(9));
     let starts: [&[u8]; 4] = [b"", &there[..2], &absent[..4], &there[..4]];
-    let maybe = may_exist_many(&**store.cf_filter(), &starts);
+    let maybe = may_exist_many(store.cf_filter(), &starts);
     assert_eq!(maybe, [true, true, false, true]);
     assert!(store.filters.false_negative().is_none());
 }
