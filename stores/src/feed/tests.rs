@@ -433,8 +433,7 @@ fn a_stored_filter_that_was_not_loaded_does_not_come_back() {
     drop(follower);
     let options = FilterOptions::default().memory_budget(4 << 10);
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let mut follower =
-        Follower::open_on(shared, Path::new("/filter"), 1, &options, None).unwrap();
+    let mut follower = Follower::open_on(shared, Path::new("/filter"), 1, &options, None).unwrap();
     assert_eq!(follower.position(), None);
     let snapshot = follower.snapshot(Items::new(1));
     snapshot.insert(&key(20_000));
