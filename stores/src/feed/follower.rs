@@ -145,8 +145,8 @@ impl Follower {
     }
 
     /// Replaces the filter by a snapshot that has every key that the store had at `position`. The
-    /// feed is followed from there, also if the filter was further. Unless it was not, the filter
-    /// that is stored is removed, durably, because the store may have gone back.
+    /// feed is followed from there. If the filter was further, or none was loaded, the filter that
+    /// is stored is removed, durably: the store may have gone back.
     ///
     /// # Panics
     /// If the snapshot was begun by another follower.
