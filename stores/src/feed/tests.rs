@@ -24,9 +24,12 @@ fn key(number: u32) -> [u8; 4] {
 }
 
 fn open(disk: &MemoryDisk, feed: u64) -> Follower {
+    open_with(disk, feed, &FilterOptions::default())
+}
+
+fn open_with(disk: &MemoryDisk, feed: u64, options: &FilterOptions) -> Follower {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let options = FilterOptions::default();
-    Follower::open_on(disk, Path::new("/filter"), feed, &options, None).unwrap()
+    Follower::open_on(disk, Path::new("/filter"), feed, options, None).unwrap()
 }
 
 /// The keys that a store has at each of its positions.
@@ -432,8 +435,7 @@ fn a_stored_filter_that_was_not_loaded_does_not_come_back() {
     assert!(follower.save());
     drop(follower);
     let options = FilterOptions::default().memory_budget(4 << 10);
-    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let mut follower = Follower::open_on(shared, Path::new("/filter"), 1, &options, None).unwrap();
+    let mut follower = open_with(&disk, 1, &options);
     assert_eq!(follower.position(), None);
     let snapshot = follower.snapshot(Items::new(1));
     snapshot.insert(&key(20_000));
