@@ -19,6 +19,13 @@ static void put(rocksdb_t* db, rocksdb_column_family_handle_t* cf, const char* k
   EXPECT(error == NULL);
 }
 
+static void flush(rocksdb_t* db) {
+  rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
+  rocksdb_flush(db, flushing, &error);
+  rocksdb_flushoptions_destroy(flushing);
+  EXPECT(error == NULL);
+}
+
 static int has(rocksdb_t* db, rocksdb_column_family_handle_t* cf, const char* key) {
   size_t size = 0;
   char* value = cf == NULL
@@ -338,17 +345,14 @@ static void damage(const char* of, const char* ending) {
 static void operations(void) {
   rocksdb_t* db = open_plainly("operations");
   lsm_sieve_t* filters = lsm_sieve_of(db);
-  rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
   for (int sst = 0; sst < 2; ++sst) {
     for (int i = 0; i < 1000; ++i) {
       char key[32];
       snprintf(key, sizeof(key), "%d of %d", i, sst);
       put(db, NULL, key);
     }
-    rocksdb_flush(db, flushing, &error);
-    EXPECT(error == NULL);
+    flush(db);
   }
-  rocksdb_flushoptions_destroy(flushing);
   lsm_sieve_consolidate(filters, &error);
   EXPECT(error == NULL);
   EXPECT(lsm_sieve_wait_for_maintenance(filters, LIMIT_MS));
@@ -415,9 +419,7 @@ static void wait_that_ends_with_its_limit(void) {
     snprintf(key, sizeof(key), "%d", i);
     put(db, NULL, key);
   }
-  rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
-  rocksdb_flush(db, flushing, &error);
-  rocksdb_flushoptions_destroy(flushing);
+  flush(db);
   rocksdb_close(db);
   damage(in_folder("damaged"), ".sst");
   db = open_plainly("damaged");
@@ -497,9 +499,7 @@ static void readers(void) {
   db = rocksdb_open(options, in_folder("without filters"), &error);
   EXPECT(db != NULL);
   put(db, NULL, "ada");
-  rocksdb_flushoptions_t* flushing = rocksdb_flushoptions_create();
-  rocksdb_flush(db, flushing, &error);
-  rocksdb_flushoptions_destroy(flushing);
+  flush(db);
   rocksdb_close(db);
   db = lsm_sieve_open_for_read_only_column_families(options, NULL, in_folder("without filters"), 1,
                                                     &name, &of_cf, &cf, 0, &error);
